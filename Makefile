@@ -1,0 +1,43 @@
+# Every target does its own set-up: a virtual environment with the exact versions of constraints.txt.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test test-all check format setup lock clean
+
+demo: setup  ## the main job on a real model
+	$(BIN)/python -m draftwise demo
+
+test: setup  ## the suite of a few minutes
+	$(BIN)/python -m pytest
+
+test-all: setup  ## that and the slow rest
+	$(BIN)/python -m pytest -m "not gpu"
+
+check: setup  ## format, lint, types, import layers
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/basedpyright
+	$(BIN)/lint-imports
+
+format: setup
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+setup: $(READY)
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $(READY)
+
+lock:  ## write constraints.txt anew from the ranges of pyproject.toml, keeping torch's pin
+	rm -rf $(VENV)/lock && $(PYTHON) -m venv $(VENV)/lock
+	grep '^torch==' constraints.txt > $(VENV)/lock/torch.txt
+	$(VENV)/lock/bin/python -m pip install --quiet --constraint $(VENV)/lock/torch.txt '.[dev]'
+	$(VENV)/lock/bin/python -m pip freeze --exclude draftwise | sed 's/+cpu$$//' > constraints.txt
+	rm -rf $(VENV)/lock
+
+clean:
+	rm -rf $(VENV)

@@ -1,0 +1,1 @@
+"""Models behind one narrow seam, `runner.Runner`. The only layer that imports transformers."""

@@ -1,0 +1,110 @@
+"""The eager runner: any transformers causal model, called as it is, with the cache of this project."""
+
+import inspect
+from collections.abc import Collection, Sequence
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from draftwise.models.cache import SlotCache
+from draftwise.models.devices import synchronizer
+from draftwise.models.masks import MaskMaker, layer_kinds
+from draftwise.models.runner import Read, Reading, RunnerInfo
+
+
+class EagerRunner:
+    """Runs a transformers model. The reference for every other runner.
+
+    model: a causal language model in eval mode whose layers keep keys and values only; `probe` tells.
+    """
+
+    def __init__(self, model: PreTrainedModel, context_length: int | None = None) -> None:
+        config = model.config.get_text_config()
+        kinds = layer_kinds(config)
+        self._model = model
+        self._cache = SlotCache(len(kinds))
+        self._masks = MaskMaker.of(config)
+        self._takes_positions = "logits_to_keep" in inspect.signature(model.forward).parameters
+        self._synchronize = synchronizer(model.device)
+        self._info = RunnerInfo(
+            name="eager",
+            device=model.device,
+            dtype=model.dtype,
+            logit_width=config.vocab_size,
+            context_length=context_length,
+            cache_kinds=tuple(sorted(set(kinds))),
+            hidden_states=True,
+        )
+
+    @property
+    def info(self) -> RunnerInfo:
+        """Fixed facts about this runner."""
+        return self._info
+
+    def add_row(self) -> int:
+        """Add an empty row and return its number."""
+        return self._cache.add_row()
+
+    def remove_row(self, row: int) -> None:
+        """Forget a row."""
+        self._cache.remove_row(row)
+
+    def length(self, row: int) -> int:
+        """Tokens that the row holds."""
+        return self._cache.lengths[row]
+
+    def crop(self, row: int, length: int) -> None:
+        """Keep the first `length` tokens of the row."""
+        self._cache.crop(row, length)
+
+    @torch.inference_mode()
+    def read(self, reads: Sequence[Read], hidden_layers: Collection[int] = ()) -> list[Reading]:
+        """Append each read's tokens to its row in one pass, shorter rows padded behind their own."""
+        rows, counts = [read.row for read in reads], [len(read.tokens) for read in reads]
+        plan = self._cache.begin(rows, counts)
+        device = self._info.device
+        padded = [[*read.tokens, *[0] * (plan.width - len(read.tokens))] for read in reads]
+        wanted = _wanted_positions(reads)
+        output = self._model(
+            input_ids=torch.tensor(padded, device=device),
+            position_ids=plan.positions.to(device),
+            attention_mask=self._masks.make(plan, self._info.dtype, device),
+            cache=self._cache,
+            use_cache=True,
+            output_hidden_states=bool(hidden_layers),
+            **(
+                {"logits_to_keep": torch.tensor(wanted, device=device)}
+                if self._takes_positions
+                else {}
+            ),
+        )
+        logits = output.logits if self._takes_positions else output.logits[:, wanted]
+        self._cache.commit(rows, counts)
+        return [
+            Reading(
+                _rows_of(logits[i], read, wanted),
+                {
+                    n: _rows_of(output.hidden_states[n][i, wanted], read, wanted)
+                    for n in hidden_layers
+                },
+            )
+            for i, read in enumerate(reads)
+        ]
+
+    def synchronize(self) -> None:
+        """Wait for the device."""
+        self._synchronize()
+
+
+def _wanted_positions(reads: Sequence[Read]) -> list[int]:
+    """Positions within the pass at which some row wants logits; one at least, for models need one."""
+    wanted = {len(read.tokens) - 1 - i for read in reads for i in range(read.num_logits)}
+    return sorted(wanted) or [0]
+
+
+def _rows_of(values: Tensor, read: Read, wanted: Sequence[int]) -> Tensor:
+    """Of the values at all wanted positions, those that one read asked for: [num_logits, ...]."""
+    end = len(read.tokens)
+    mine = [i for i, position in enumerate(wanted) if end - read.num_logits <= position < end]
+    return values[mine[0] : mine[-1] + 1] if mine else values[:0]

@@ -1,0 +1,70 @@
+"""The cache rule: a row's cache holds a prefix of the sequence; feed the rest.
+
+A `Row` remembers which tokens its runner has read. Asked for logits at the end of a sequence, it
+keeps the common prefix, crops what differs and reads what is missing. Prefill, full acceptance,
+rollback, an aborted request and the next turn of a chat are all this one case.
+"""
+
+from types import TracebackType
+
+from torch import Tensor
+
+from draftwise.core.prefix import common_prefix
+from draftwise.models.runner import Read, Runner
+
+_PREFILL_CHUNK = 1024
+
+
+class Row:
+    """One sequence's place in a runner, and the tokens that it holds."""
+
+    def __init__(self, runner: Runner) -> None:
+        self.runner = runner
+        self._row = runner.add_row()
+        self._held: list[int] = []
+        self.passes = 0
+        self.tokens_read = 0
+
+    def __enter__(self) -> "Row":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the place back."""
+        self.runner.remove_row(self._row)
+
+    def prefill(self, ids: list[int]) -> None:
+        """Hold `ids` and nothing else, reading what is not held yet; no logits."""
+        self._keep_common(ids, len(ids))
+        while len(self._held) < len(ids):
+            self._read(ids[: len(self._held) + _PREFILL_CHUNK], 0)
+
+    def logits(self, ids: list[int], num: int = 1) -> Tensor:
+        """Return the logits after each of the last `num` tokens of `ids`: [num, width].
+
+        One pass, unless so much is missing that it is read in chunks first.
+        """
+        self._keep_common(ids, len(ids) - num)
+        if len(ids) - len(self._held) > num + _PREFILL_CHUNK:
+            self.prefill(ids[: len(ids) - num])
+        return self._read(ids, num)
+
+    def _read(self, ids: list[int], num: int) -> Tensor:
+        new = ids[len(self._held) :]
+        reading = self.runner.read([Read(self._row, new, num)])[0]
+        self._held = ids[:]
+        self.passes += 1
+        self.tokens_read += len(new)
+        return reading.logits
+
+    def _keep_common(self, ids: list[int], at_most: int) -> None:
+        """Crop to the common prefix. The memory shrinks first: an interrupt may not leave it too long."""
+        self._held = self._held[: min(common_prefix(self._held, ids), at_most)]
+        self.runner.crop(self._row, len(self._held))

@@ -1,0 +1,95 @@
+"""The seam to the models. The loop, the drafters and the batch see nothing of a model but a `Runner`.
+
+A runner holds rows; a row is one sequence's place in the cache and has a length. Reading appends the
+new tokens to the row; cropping sets the length, absolutely, and never fails. That is all the state
+there is: what was read beyond a crop is gone.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """New tokens for one row, and how many of the last positions want logits (0: none)."""
+
+    row: int
+    tokens: Sequence[int]
+    num_logits: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.tokens:
+            raise ValueError("a read needs at least one token")
+        if not 0 <= self.num_logits <= len(self.tokens):
+            raise ValueError(f"{self.num_logits} logits asked of {len(self.tokens)} tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What one row's read gave.
+
+    logits: [num_logits, width] in the runner's dtype; width may exceed the real vocabulary.
+    hidden: for each named layer the hidden states at the same positions, [num_logits, hidden size];
+    layer 0 is the embedding, layer i the output of the i-th block.
+    """
+
+    logits: Tensor
+    hidden: Mapping[int, Tensor] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerInfo:
+    """What a runner can and cannot do, and what it runs on.
+
+    name: the kind of runner ("eager"). logit_width: columns of the logits. context_length: positions
+    the model was made for, None if it names no limit. max_rows: None if any number.
+    """
+
+    name: str
+    device: torch.device
+    dtype: torch.dtype
+    logit_width: int
+    context_length: int | None
+    cache_kinds: tuple[str, ...]
+    max_rows: int | None = None
+    hidden_states: bool = False
+
+
+class Runner(Protocol):
+    """Reads tokens into rows and answers with logits. Not thread-safe: one caller at a time."""
+
+    @property
+    def info(self) -> RunnerInfo:
+        """Fixed facts about this runner."""
+        ...
+
+    def add_row(self) -> int:
+        """Add an empty row and return its number."""
+        ...
+
+    def remove_row(self, row: int) -> None:
+        """Forget a row; its number may be given out again."""
+        ...
+
+    def length(self, row: int) -> int:
+        """Tokens that the row holds."""
+        ...
+
+    def crop(self, row: int, length: int) -> None:
+        """Keep the first `length` tokens of the row. Idempotent; ValueError beyond its length."""
+        ...
+
+    def read(self, reads: Sequence[Read], hidden_layers: Collection[int] = ()) -> list[Reading]:
+        """Append each read's tokens to its row, all in one pass. Rows may differ in every length.
+
+        If it raises, interrupts included, every row has the length that it had before.
+        """
+        ...
+
+    def synchronize(self) -> None:
+        """Wait until the device has done what was asked of it."""
+        ...

@@ -1,0 +1,1 @@
+"""Decoding: the oracle (`autoregressive`), the loop (`speculative`), and the proof that they agree."""

@@ -1,0 +1,56 @@
+"""What a drafter is. The loop asks for up to k tokens and takes whatever comes, none included.
+
+A drafter opens a session for each sequence that it drafts for. A session may remember what it has
+read, under the one cache rule: whatever it holds is a prefix of some sequence; before it proposes, it
+keeps what is common with the sequence that it is given and reads the rest. So it needs no word about
+which of its tokens were accepted, and an aborted request leaves nothing to repair.
+
+To add a drafter, write the two classes, name it in `decoding`'s table of drafters if the command
+line shall know it, and add it to the list in tests/drafters/test_every_drafter.py.
+"""
+
+from typing import Protocol
+
+from draftwise.core.noise import Randomness
+from draftwise.core.proposals import Proposal
+from draftwise.core.sampling import SamplingState
+
+
+class DraftSession(Protocol):
+    """Drafts for one sequence."""
+
+    def prefill(self, ids: list[int]) -> None:
+        """Read the sequence so far, before the clock of the rounds starts. Proposes nothing."""
+        ...
+
+    def propose(
+        self, ids: list[int], k: int, sampling: SamplingState, randomness: Randomness
+    ) -> Proposal:
+        """Propose at most k tokens to follow `ids`.
+
+        sampling: how the target samples at this point; a drafter with distributions of its own should
+        sample likewise. randomness: draw the token at position p of the sequence with position p, so
+        that under the match rule the draft is given the target's own noise.
+        """
+        ...
+
+    def synchronize(self) -> None:
+        """Wait until the device that drafts has done what was asked of it."""
+        ...
+
+    def close(self) -> None:
+        """Give back what the session holds."""
+        ...
+
+
+class Drafter(Protocol):
+    """Opens sessions. Holds what sessions share, such as the weights of a draft model."""
+
+    @property
+    def name(self) -> str:
+        """What results call it."""
+        ...
+
+    def open(self) -> DraftSession:
+        """Open a session for one sequence."""
+        ...

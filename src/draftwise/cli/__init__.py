@@ -1,0 +1,1 @@
+"""The command line. `draftwise --help` imports neither torch nor transformers: commands import late."""

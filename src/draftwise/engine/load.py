@@ -1,0 +1,92 @@
+"""From names to an engine: load the models, check that they fit, choose the drafter."""
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from draftwise.core.errors import OptionError
+from draftwise.drafters.drafter import Drafter
+from draftwise.drafters.lookup import PromptLookup
+from draftwise.drafters.model import DraftModel
+from draftwise.drafters.none import NoDraft
+from draftwise.engine.engine import Engine
+from draftwise.engine.options import ModelOptions, make
+from draftwise.engine.pairing import Pairing, pair
+from draftwise.models.devices import describe_machine, set_threads
+from draftwise.models.eager import EagerRunner
+from draftwise.models.loading import LoadedModel, load_model
+from draftwise.models.probe import require_rollback
+from draftwise.models.runner import Runner
+
+MODEL_FREE = {"lookup": PromptLookup, "none": NoDraft}
+"""Drafters that are named and need no model. Beside them: self, and any name of a model."""
+
+
+def load(target: Any = None, draft: Any = None, **options: Any) -> Engine:
+    """Load an engine. `options` are the fields of ModelOptions.
+
+    target: a built-in or Hub name, a folder, a GGUF file, or a (model, tokenizer) pair of transformers
+    objects. draft: the same, or "lookup", "self", "none", or a drafter of your own.
+    """
+    named = {
+        name: value
+        for name, value in (("target", target), ("draft", draft))
+        if isinstance(value, str)
+    }
+    chosen = make(ModelOptions, options | named)
+    set_threads(chosen.threads)
+    loaded, runner = load_runner(chosen.target if target is None else target, chosen)
+    drafter = _drafter(chosen.draft if draft is None else draft, loaded, runner, chosen)
+    return Engine(loaded, runner, drafter, _settings(loaded, runner, drafter))
+
+
+def load_runner(model: Any, options: ModelOptions) -> tuple[LoadedModel, Runner]:
+    """Load a model, make sure that its cache can be rolled back, and put it behind a runner."""
+    loaded = load_model(model, device=options.device, dtype=options.dtype)
+    require_rollback(loaded.model, loaded.name)
+    return loaded, EagerRunner(loaded.model, loaded.context_length)
+
+
+def load_draft_runner(model: Any, options: ModelOptions) -> tuple[LoadedModel, Runner]:
+    """The same for a draft model, on a device and in a dtype of its own if asked."""
+    device, dtype = options.draft_device or options.device, options.draft_dtype or options.dtype
+    return load_runner(model, replace(options, device=device, dtype=dtype))
+
+
+def check_pair(options: ModelOptions) -> Pairing:
+    """Load both models and compare them, whatever comes of it."""
+    if options.draft in (*MODEL_FREE, "self"):
+        raise OptionError(f"--draft {options.draft} needs no check: it works with every target")
+    set_threads(options.threads)
+    return pair(*load_runner(options.target, options), *load_draft_runner(options.draft, options))
+
+
+def _drafter(draft: Any, target: LoadedModel, runner: Runner, options: ModelOptions) -> Drafter:
+    if isinstance(draft, str) and draft in MODEL_FREE:
+        return MODEL_FREE[draft]()
+    if draft == "self":
+        return DraftModel(runner, "self")
+    if not isinstance(draft, str | tuple):
+        return draft
+    model, draft_runner = load_draft_runner(draft, options)
+    pair(target, runner, model, draft_runner).require_usable()
+    return DraftModel(draft_runner, model.name)
+
+
+def _settings(target: LoadedModel, runner: Runner, drafter: Drafter) -> dict[str, object]:
+    """What took effect."""
+    settings: dict[str, object] = {
+        "target": target.name,
+        "draft": drafter.name,
+        "runner": runner.info.name,
+        "device": str(runner.info.device),
+        "dtype": str(runner.info.dtype).removeprefix("torch."),
+    }
+    if isinstance(drafter, DraftModel):
+        info = drafter.runner.info
+        settings |= {
+            "draft_device": str(info.device),
+            "draft_dtype": str(info.dtype).removeprefix("torch."),
+        }
+    return settings | {"threads": torch.get_num_threads(), "machine": describe_machine()}

@@ -1,0 +1,92 @@
+"""Every option, once. The Python API takes them by name; the command line is built from them.
+
+An option is a field with its help and, where they are not its name, its flags. Values are checked
+here or in the types that they are made into, before any model runs.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
+from typing import Any, TypeVar
+
+from draftwise.core.errors import OptionError
+
+DEFAULT_TARGET = "smollm2-135m"
+DEFAULT_DRAFT = "lookup"
+
+
+def option(default: Any, help: str, *flags: str, choices: tuple[str, ...] = ()) -> Any:
+    """Declare an option: its default, its line of help, and its flags if not --its-name."""
+    return field(default=default, metadata={"help": help, "flags": flags, "choices": choices})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelOptions:
+    """Which models, and where and how they run."""
+
+    target: str = option(
+        DEFAULT_TARGET, "Model that writes: a built-in or Hub name, a folder, or a GGUF file."
+    )
+    draft: str = option(
+        DEFAULT_DRAFT, "What guesses: lookup, self, none, or a model like --target."
+    )
+    device: str = option("auto", "auto, cpu, cuda, cuda:N or mps.")
+    dtype: str = option("auto", "auto, float32, bfloat16, float16 or float64.")
+    draft_device: str | None = option(None, "Device of the draft model, if not that of the target.")
+    draft_dtype: str | None = option(None, "Dtype of the draft model, if not that of the target.")
+    threads: int | None = option(
+        None, "Processor threads; by default all cores that this process may use."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerateOptions:
+    """What to write and how to sample. Temperature 0, the default, is greedy."""
+
+    tokens: int = option(128, "Most tokens to write.")
+    k: int = option(5, "Tokens to guess in a round.", "-k", "--num-speculative-tokens")
+    raw: bool = option(False, "Take the prompt as it is, without the chat template.")
+    temperature: float = option(0.0, "Sampling temperature; 0 is greedy.")
+    top_k: int = option(0, "Sample from so many likeliest tokens; 0: from all.")
+    top_p: float = option(1.0, "Sample from the likeliest tokens of this total probability.")
+    min_p: float = option(0.0, "Leave out tokens less likely than this times the likeliest.")
+    repetition_penalty: float = option(
+        1.0, "Penalty on tokens of prompt and output; above 1 discourages."
+    )
+    presence_penalty: float = option(0.0, "Penalty on tokens that the output has.")
+    frequency_penalty: float = option(0.0, "Penalty on tokens by how often the output has them.")
+    logit_bias: tuple[tuple[int, float], ...] = option((), "Added to the logit of a token id; repeatable.")
+    banned_words: tuple[str, ...] = option((), "Words never to write.")
+    no_repeat_ngram: int = option(0, "Let no run of so many tokens occur twice; 0: off.")
+    min_tokens: int = option(0, "Fewest tokens to write before a stop.")
+    stop: tuple[str, ...] = option((), "Text to stop before.")
+    ignore_eos: bool = option(False, "Write on past the end token.")
+    seed: int | None = option(None, "Seed of sampling; a fresh one each time if not given.")
+    rule: str = option("match", "Acceptance rule.", choices=("match", "rejection", "block"))
+
+    def __post_init__(self) -> None:
+        for name, least in (("tokens", 1), ("k", 0)):
+            if getattr(self, name) < least:
+                raise OptionError(f"{name} is {getattr(self, name)}: give {least} or more")
+        rules = next(f for f in fields(self) if f.name == "rule").metadata["choices"]
+        if self.rule not in rules:
+            raise OptionError(f"rule is {self.rule!r}: give one of {', '.join(rules)}")
+        if isinstance(self.stop, str):
+            object.__setattr__(self, "stop", (self.stop,))
+
+
+Options = TypeVar("Options", ModelOptions, GenerateOptions)
+
+
+def make(kind: type[Options], given: Mapping[str, Any]) -> Options:
+    """Build options from names and values; an unknown name is an error that names the nearest."""
+    known = [f.name for f in fields(kind)]
+    for name in given:
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+            raise OptionError(f"there is no option {name}: {hint}")
+    try:
+        return kind(**given)
+    except TypeError as error:
+        raise OptionError(f"an option has the wrong type: {error}") from error

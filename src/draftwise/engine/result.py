@@ -1,0 +1,180 @@
+"""What a request gives back: the text, the proof, and the bill. Names are those of `generate --json`."""
+
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from statistics import median
+
+from draftwise.core.clock import Times
+from draftwise.core.counters import Counters, Rates, rates
+from draftwise.core.theory import expected_tokens
+from draftwise.decoding.proof import Identity
+from draftwise.decoding.round import FinishReason, Round
+from draftwise.decoding.run import Run
+
+
+@dataclass(frozen=True, slots=True)
+class PassTimes:
+    """Milliseconds, as medians over the rounds of a run; None where it had no such pass.
+
+    verify: a target pass. draft: a draft pass. rest: a round's time outside of its passes.
+    """
+
+    verify: float | None
+    draft: float | None
+    rest: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Speedup:
+    """Speed-up over plain decoding, prefill apart.
+
+    measured: plain seconds a token over speculative seconds a token. predicted: what theory makes of
+    alpha, c and v at the lengths that were drafted.
+    """
+
+    measured: float | None
+    predicted: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One run in numbers."""
+
+    token_ids: tuple[int, ...]
+    finish_reason: FinishReason | None
+    counters: Counters
+    times: Times
+    pass_ms: PassTimes
+    tokens_per_second: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The outcome of one request.
+
+    baseline, identity and speedup are None where no plain run was made beside it; identity is also
+    None where the rule promises the law of the text and not the text itself.
+    """
+
+    text: str
+    run: Measured
+    rates: Rates
+    settings: Mapping[str, object]
+    versions: Mapping[str, str]
+    notes: tuple[str, ...] = ()
+    baseline: Measured | None = None
+    identity: Identity | None = None
+    speedup: Speedup | None = None
+
+    @property
+    def token_ids(self) -> tuple[int, ...]:
+        """Emitted tokens, the one that completed a stop included."""
+        return self.run.token_ids
+
+    @property
+    def finish_reason(self) -> FinishReason | None:
+        """Why it ended: "stop" or "length"; None if it was interrupted."""
+        return self.run.finish_reason
+
+    @property
+    def counters(self) -> Counters:
+        """Raw counts."""
+        return self.run.counters
+
+    @property
+    def times(self) -> Times:
+        """Seconds by phase."""
+        return self.run.times
+
+    def as_dict(self) -> dict[str, object]:
+        """One JSON object; undefined values are null."""
+        return {
+            "text": self.text,
+            **_as_dict(self.run),
+            "rates": self.rates.as_dict(),
+            "settings": dict(self.settings),
+            "versions": dict(self.versions),
+            "notes": list(self.notes),
+            "baseline": self.baseline and _as_dict(self.baseline),
+            "identical": self.identity and self.identity.as_json(),
+            "speedup": self.speedup and asdict(self.speedup),
+        }
+
+
+def measure(run: Run) -> Measured:
+    """Sum up a run."""
+    seconds = run.times.total - run.times.prefill
+    return Measured(
+        token_ids=tuple(run.token_ids),
+        finish_reason=run.finish_reason,
+        counters=run.counters,
+        times=run.times,
+        pass_ms=pass_times(run.rounds),
+        tokens_per_second=run.counters.emitted / seconds if seconds > 0 else None,
+    )
+
+
+def pass_times(rounds: Sequence[Round]) -> PassTimes:
+    """Medians over rounds; verify passes count where they verified something, if any did."""
+    verified = [r for r in rounds if r.count.drafted] or rounds
+    drafted = [r for r in rounds if r.count.draft_passes]
+    return PassTimes(
+        verify=_median_ms([r.times.verify for r in verified]),
+        draft=_median_ms([r.times.draft / r.count.draft_passes for r in drafted]),
+        rest=_median_ms([r.times.rest for r in rounds]),
+    )
+
+
+def rates_of(run: Run, plain: Measured | None) -> Rates:
+    """Derive the rates of a run, those of time against the plain run beside it."""
+    times = pass_times(run.rounds)
+    return rates(
+        run.counters,
+        [r.count for r in run.rounds],
+        target_ms=plain.pass_ms.verify if plain else None,
+        draft_ms=times.draft if plain else None,
+        verify_ms=times.verify if plain else None,
+    )
+
+
+def speedup(run: Run, plain: Measured, of_run: Rates) -> Speedup:
+    """Compare measured and predicted speed-up.
+
+    Predicted: the tokens that alpha promises over the time that c and v cost, both summed over the
+    lengths l that were drafted: sum E(alpha, l) / sum (l c + v), where v is 1 for l = 0.
+    """
+    mine, theirs = measure(run).tokens_per_second, plain.tokens_per_second
+    measured = mine / theirs if mine and theirs else None
+    lengths = [r.count.drafted for r in run.rounds]
+    if of_run.alpha is None or of_run.verify_overhead is None:
+        return Speedup(measured, None)
+    c = of_run.cost_ratio or 0.0
+    tokens = sum(expected_tokens(of_run.alpha, length) for length in lengths)
+    time = sum(
+        r.count.draft_passes * c + (of_run.verify_overhead if r.count.drafted else 1.0)
+        for r in run.rounds
+    )
+    return Speedup(measured, tokens / time)
+
+
+def versions() -> dict[str, str]:
+    """Versions that decide about speed and numerics."""
+    packages = ("draftwise", "torch", "transformers")
+    return {"python": platform.python_version()} | {name: version(name) for name in packages}
+
+
+def _as_dict(measured: Measured) -> dict[str, object]:
+    return {
+        "token_ids": list(measured.token_ids),
+        "finish_reason": measured.finish_reason,
+        "counters": measured.counters.as_dict(),
+        "times": measured.times.as_dict(),
+        "pass_ms": asdict(measured.pass_ms),
+        "tokens_per_second": measured.tokens_per_second,
+    }
+
+
+def _median_ms(seconds: Sequence[float]) -> float | None:
+    return 1000 * median(seconds) if seconds else None

@@ -152,16 +152,12 @@ def _continue(request: Request, runner: Runner, tokens: Sequence[int]) -> list[i
 
 def _replay(request: Request, runner: Runner, ids: list[int]) -> tuple[Tensor, float]:
     """Logits of the prefill at the last positions [m, vocab], and the bound b in units of the score."""
-    generated = len(ids) - len(request.prompt)
-    num = min(_POSITIONS, generated + 1)
-    ways = [
-        _replay_in_passes(runner, ids, start, width)[-num:].double()
-        for start, width in [
-            (len(ids) - num, num),
-            (len(ids) - generated - 1, 1),
-            (len(ids) - generated - 1, request.k + 1),
-        ]
-    ]
+    num = min(_POSITIONS, len(ids))
+    start = len(ids) - max(num, len(ids) - len(request.prompt) + 1)
+    with Row(runner) as row:
+        ways = [row.logits(ids, num)]
+    ways += [_replay_in_passes(runner, ids, start, width) for width in (1, request.k + 1)]
+    ways = [way[-num:].double() for way in ways]
     leading = ways[0].topk(min(_LEADING, ways[0].shape[1]), dim=-1)
     compared = [way.gather(1, leading.indices) for way in ways]
     largest = max(float((one - other).abs().max()) for one in compared for other in compared)
@@ -173,7 +169,7 @@ def _replay(request: Request, runner: Runner, ids: list[int]) -> tuple[Tensor, f
 
 
 def _replay_in_passes(runner: Runner, ids: list[int], start: int, width: int) -> Tensor:
-    """Logits after every token from `start` on, read `width` tokens a pass; the first in a prefill."""
+    """Logits after every token from `start` on, read `width` tokens a pass behind a prefill."""
     with Row(runner) as row:
         row.prefill(ids[:start])
         ends = [*range(start + width, len(ids), width), len(ids)]

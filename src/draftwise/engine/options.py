@@ -55,7 +55,9 @@ class GenerateOptions:
     )
     presence_penalty: float = option(0.0, "Penalty on tokens that the output has.")
     frequency_penalty: float = option(0.0, "Penalty on tokens by how often the output has them.")
-    logit_bias: tuple[tuple[int, float], ...] = option((), "Added to the logit of a token id; repeatable.")
+    logit_bias: tuple[tuple[int, float], ...] = option(
+        (), "Added to the logit of a token id; repeatable."
+    )
     banned_words: tuple[str, ...] = option((), "Words never to write.")
     no_repeat_ngram: int = option(0, "Let no run of so many tokens occur twice; 0: off.")
     min_tokens: int = option(0, "Fewest tokens to write before a stop.")

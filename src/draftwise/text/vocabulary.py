@@ -80,7 +80,8 @@ class VocabularyVerdict:
             return f"the same {self.common_size:,} tokens, with different padding after them"
         special = ", all special tokens" if self.only_special else ""
         first = "; ".join(map(str, self.differences))
-        return f"different vocabularies: {self.num_different:,} ids differ{special} ({first})"
+        ids = "1 id differs" if self.num_different == 1 else f"{self.num_different:,} ids differ"
+        return f"different vocabularies: {ids}{special} ({first})"
 
 
 def compare(target: VocabularyInfo, draft: VocabularyInfo) -> VocabularyVerdict:

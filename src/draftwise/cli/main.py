@@ -3,6 +3,7 @@
 import importlib
 import os
 import sys
+from typing import Any
 
 import click
 
@@ -19,6 +20,16 @@ USAGE, FAILURE, FAULT, INTERRUPTED = 2, 1, 3, 130
 
 class Verbs(click.Group):
     """Imports a verb's module only when it is run or its help is asked for."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a verb. A reader of stdout that has seen enough is no error; click would make it one."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # flushed at exit
+            raise click.exceptions.Exit(0) from None
+        return result
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """All verbs."""
@@ -50,7 +61,6 @@ def main() -> None:
     """Run the command line and exit."""
     try:
         status = draftwise.main(standalone_mode=False)
-        sys.stdout.flush()
     except click.exceptions.Exit as exit_:
         status = exit_.exit_code
     except click.ClickException as error:
@@ -61,9 +71,6 @@ def main() -> None:
         status = _status_of(error)
     except (KeyboardInterrupt, click.exceptions.Abort):
         status = INTERRUPTED
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing left to flush into
-        status = 0
     sys.exit(status if isinstance(status, int) else 0)
 
 

@@ -34,7 +34,11 @@ def _option(field: Field[Any], hint: Any) -> Callable[[Command], Command]:
         return click.option(*flags, field.name, is_flag=True, default=field.default, **declaration)
     if get_origin(hint) is tuple:
         (item, _) = get_args(hint)
-        pairs = {"metavar": "ID=BIAS", "callback": _pairs} if get_origin(item) is tuple else {"type": item}
+        pairs = (
+            {"metavar": "ID=BIAS", "callback": _pairs}
+            if get_origin(item) is tuple
+            else {"type": item}
+        )
         return click.option(*flags, field.name, multiple=True, **pairs, **declaration)
     choices = field.metadata["choices"]
     plain = next((part for part in get_args(hint) if part is not NoneType), hint)

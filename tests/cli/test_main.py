@@ -1,0 +1,78 @@
+"""The command line as a whole: help, version, lazy imports, the check verb."""
+
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+
+from draftwise.cli.main import VERBS
+
+
+def test_help_names_every_verb_and_imports_neither_torch_nor_transformers():
+    script = (
+        "import sys\nfrom draftwise.cli.main import draftwise\n"
+        "try:\n    draftwise(['--help'])\nexcept SystemExit: pass\n"
+        "assert not {'torch', 'transformers'} & sys.modules.keys(), 'heavy imports'\n"
+    )
+    process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr
+    for verb in VERBS:
+        assert verb in process.stdout
+
+
+def test_the_package_itself_imports_neither_torch_nor_transformers():
+    script = "import sys, draftwise\nassert not {'torch', 'transformers'} & sys.modules.keys()"
+    assert subprocess.run([sys.executable, "-c", script]).returncode == 0
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_help_of_every_verb_is_quick_and_complete(command, verb):
+    start = time.monotonic()
+    process = command(verb, "--help")
+    assert process.returncode == 0
+    assert b"--target" in process.stdout
+    assert b"--threads" in process.stdout
+    assert time.monotonic() - start < 20
+
+
+def test_an_unknown_verb_is_told_in_a_line(command):
+    process = command("generat")
+    assert process.returncode == 2
+    assert b"generat" in process.stderr
+    assert b"Traceback" not in process.stderr
+
+
+def test_check_accepts_a_pair_that_fits(command):
+    process = command("check", "--target", "./target", "--draft", "./draft")
+    shown = process.stdout.decode()
+    assert process.returncode == 0, process.stderr.decode()
+    assert "the same vocabulary of 260 tokens" in shown
+    assert "They can work together." in shown
+    for row in (
+        "context",
+        "end tokens",
+        "chat template",
+        "device, dtype",
+        "cache",
+        "full_attention",
+    ):
+        assert row in shown
+
+
+def test_check_refuses_a_pair_that_does_not_fit_and_names_the_tokens(command):
+    process = command("check", "--target", "./target", "--draft", "./other")
+    assert process.returncode == 1
+    assert "260 is unused for the target, 'hello' for the draft" in process.stdout.decode()
+    told = json.loads(
+        command("check", "--target", "./target", "--draft", "./other", "--json").stdout
+    )
+    assert told["usable"] is False
+    assert told["vocabulary"]["kind"] == "different"
+
+
+def test_check_of_a_drafter_without_a_model_says_that_there_is_nothing_to_check(command):
+    process = command("check", "--target", "./target", "--draft", "lookup")
+    assert process.returncode == 2
+    assert b"works with every target" in process.stderr

@@ -6,8 +6,11 @@ READY := $(VENV)/.ready
 
 .PHONY: demo test test-all check format setup lock clean
 
-demo: setup  ## the main job on a real model
-	$(BIN)/python -m draftwise demo
+demo: setup  ## the main job on a real model, then the control: the target as its own draft
+	$(BIN)/draftwise generate --draft lookup --prompt-file examples/edit.txt --tokens 120 --stream
+	@echo
+	@echo "Control: the target drafts for itself, so everything must be accepted. Slower by design."
+	$(BIN)/draftwise generate --draft self --dtype float32 --prompt-file examples/edit.txt --tokens 60
 
 test: setup  ## the suite of a few minutes
 	$(BIN)/python -m pytest

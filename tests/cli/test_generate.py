@@ -4,7 +4,6 @@ import os
 import pty
 import signal
 import subprocess
-import sys
 import time
 
 import pytest
@@ -99,26 +98,9 @@ def test_without_a_baseline_nothing_is_claimed(generate):
 
 
 def test_a_model_drafts_and_the_json_tells_the_settings_that_took_effect(generate):
-    told = as_json(
-        generate(
-            "Rivers?",
-            "--draft",
-            "./draft",
-            "-k",
-            "3",
-            "--temperature",
-            "0.8",
-            "--top-k",
-            "40",
-            "--seed",
-            "7",
-            "--stop",
-            "zzzz",
-            "--stop",
-            "yyyy",
-            "--json",
-        )  # fmt: skip
-    )
+    sampled = ("--temperature", "0.8", "--top-k", "40", "--seed", "7")
+    stops = ("--stop", "zzzz", "--stop", "yyyy")
+    told = as_json(generate("Rivers?", "--draft", "./draft", "-k", "3", *sampled, *stops, "--json"))
     settings = told["settings"]
     assert told["identical"] is True
     assert told["counters"]["draft_passes"] > 0

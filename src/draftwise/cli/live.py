@@ -18,7 +18,7 @@ class LiveText:
     """
 
     def __init__(self) -> None:
-        self._console = Console(highlight=False, soft_wrap=True)
+        self._console = Console(highlight=False)
         self._live = Live(console=self._console, auto_refresh=False, transient=True)
         self._line = Text()
         self._counters = Counters()
@@ -33,6 +33,7 @@ class LiveText:
         if self._console.is_terminal:
             self._live.stop()
             self._console.print(self._line)
+            self._console.print(Text("\n").append_text(legend()))
         else:
             sys.stdout.write("\n")
         sys.stdout.flush()

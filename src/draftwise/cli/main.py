@@ -31,17 +31,17 @@ class Verbs(click.Group):
             raise click.exceptions.Exit(0) from None
         return result
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+    def list_commands(self, ctx: click.Context) -> list[str]:
         """All verbs."""
         return list(VERBS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """One verb."""
         if cmd_name not in VERBS:
             return None
         return getattr(importlib.import_module(f"draftwise.cli.{cmd_name}"), cmd_name)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the verbs from the table, without importing them."""
         with formatter.section("Verbs"):
             formatter.write_dl(list(VERBS.items()))

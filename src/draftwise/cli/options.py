@@ -55,7 +55,7 @@ def _option(field: Field[Any], hint: Any) -> Callable[[Command], Command]:
 
 def _pairs(
     context: click.Context, parameter: click.Parameter, given: tuple[str, ...]
-) -> tuple[tuple[int, float], ...]:  # noqa: ARG001
+) -> tuple[tuple[int, float], ...]:
     try:
         split = [pair.split("=", 1) for pair in given]
         return tuple((int(id_), float(bias)) for id_, bias in split)

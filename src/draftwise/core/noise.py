@@ -84,7 +84,7 @@ class StreamNoise(KeyedNoise):
         super().__init__(seed, choice)
         self._draws = 0
 
-    def noise(self, like: Tensor, position: int) -> Tensor:  # noqa: ARG002 - a stream has no positions
+    def noise(self, like: Tensor, position: int) -> Tensor:
         """The next noise of the stream for the rows of a tensor [n, vocab]."""
         first, self._draws = self._draws, self._draws + len(like)
         return super().noise(like, first)

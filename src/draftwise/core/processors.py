@@ -64,7 +64,7 @@ class PresencePenalty:
 
     penalty: float
 
-    def start(self, prompt: Sequence[int]) -> Tensor:  # noqa: ARG002 - the prompt does not count
+    def start(self, prompt: Sequence[int]) -> Tensor:
         """Nothing is generated yet."""
         return _history(())
 
@@ -83,7 +83,7 @@ class FrequencyPenalty:
 
     penalty: float
 
-    def start(self, prompt: Sequence[int]) -> Tensor:  # noqa: ARG002 - the prompt does not count
+    def start(self, prompt: Sequence[int]) -> Tensor:
         """Nothing is generated yet."""
         return _history(())
 
@@ -102,7 +102,7 @@ class LogitBias:
 
     bias: Mapping[int, float]
 
-    def start(self, prompt: Sequence[int]) -> tuple[Tensor, Tensor]:  # noqa: ARG002 - see advance
+    def start(self, prompt: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Ids and values as tensors, made once a request."""
         values = torch.tensor(tuple(self.bias.values()), dtype=torch.float64)
         return _history(tuple(self.bias)), values
@@ -110,7 +110,7 @@ class LogitBias:
     def advance(
         self,
         state: tuple[Tensor, Tensor],
-        token: int,  # noqa: ARG002 - a bias looks at no history
+        token: int,
     ) -> tuple[Tensor, Tensor]:
         """No token changes a bias."""
         return state
@@ -188,11 +188,11 @@ class MinTokens:
     n: int
     end_ids: tuple[int, ...]
 
-    def start(self, prompt: Sequence[int]) -> int:  # noqa: ARG002 - the prompt does not count
+    def start(self, prompt: Sequence[int]) -> int:
         """No token is generated yet."""
         return 0
 
-    def advance(self, state: int, token: int) -> int:  # noqa: ARG002 - only the count matters
+    def advance(self, state: int, token: int) -> int:
         """One token more, whichever it is."""
         return state + 1
 

@@ -39,8 +39,9 @@ _CAP = {torch.float32: 1e-3, torch.float64: 1e-9}
 class Parting:
     """Where and how two runs part.
 
-    position: index among the generated tokens; a token is None where its run had ended. margin: the prefill's score of one token over the other.
-    gap: by how much the speculative run's scores of the two miss the prefill's, at most. bound: b.
+    position: index among the generated tokens; a token is None where its run had ended. margin: the
+    prefill's score of one token over the other. gap: by how much the speculative run's scores of the
+    two miss the prefill's, at most. bound: b.
     """
 
     position: int

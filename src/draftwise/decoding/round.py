@@ -1,6 +1,6 @@
 """A round: what one propose, verify, commit gave. The unit from which everything else is made."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Literal
 
@@ -38,7 +38,7 @@ class Round:
     finish_reason: FinishReason | None = None
     matched: int | str | None = None
     note: str | None = None
-    times: Times = Times()
+    times: Times = field(default_factory=Times)
 
     @property
     def text(self) -> str:

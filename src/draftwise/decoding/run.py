@@ -26,7 +26,7 @@ class Run:
         self.rounds: list[Round] = []
         self._generation = Generation(request)
         self._target, self._drafter = target, drafter
-        self._before = target.passes, target.tokens_read
+        self._before = self._after = target.passes, target.tokens_read
         self._timer = PhaseTimer(clock, self._synchronize)
         if drafter is None:
             self._loop = autoregressive(self._generation, target, self._timer)
@@ -39,6 +39,7 @@ class Run:
     def __next__(self) -> Round:
         round_ = next(self._loop)
         self.rounds.append(round_)
+        self._after = self._target.passes, self._target.tokens_read  # the row goes on to other runs
         return round_
 
     def close(self) -> None:
@@ -79,13 +80,13 @@ class Run:
     @property
     def counters(self) -> Counters:
         """Raw counts. What the target read beside its rounds was prefill."""
-        passes, tokens = self._before
+        (passes_before, read_before), (passes, read) = self._before, self._after
         counts = [round_.count for round_ in self.rounds]
         return Counters.from_rounds(
             counts,
             prompt_tokens=len(self.request.prompt),
-            prefill_tokens=self._target.tokens_read - tokens - sum(c.drafted + 1 for c in counts),
-            prefill_passes=self._target.passes - passes - len(counts),
+            prefill_tokens=read - read_before - sum(c.drafted + 1 for c in counts),
+            prefill_passes=passes - passes_before - len(counts),
         )
 
     def _synchronize(self) -> None:

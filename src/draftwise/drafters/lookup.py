@@ -62,7 +62,7 @@ class PromptLookupSession:
         ids: list[int],
         k: int,
         sampling: SamplingState,
-        randomness: Randomness,  # noqa: ARG002
+        randomness: Randomness,
     ) -> Proposal:
         """Copy k tokens from behind the best match, or propose nothing."""
         self.prefill(ids)

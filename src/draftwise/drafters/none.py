@@ -20,7 +20,7 @@ class NoDraft:
 
     def propose(
         self, ids: list[int], k: int, sampling: SamplingState, randomness: Randomness
-    ) -> Proposal:  # noqa: ARG002
+    ) -> Proposal:
         """Propose nothing."""
         return Proposal()
 

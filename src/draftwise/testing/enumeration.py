@@ -36,7 +36,7 @@ class Branch:
         self.probability *= probabilities[way]
         return way
 
-    def draw(self, p: Distribution, position: int) -> list[int]:  # noqa: ARG002
+    def draw(self, p: Distribution, position: int) -> list[int]:
         """Branch over every token of every row."""
         if isinstance(p, OneHot):
             return p.ids.tolist()

@@ -26,7 +26,7 @@ class DraftSession(Protocol):
     def propose(
         self, ids: list[int], k: int, sampling: SamplingState, randomness: Randomness
     ) -> Proposal:
-        """Propose at most k tokens to follow `ids`.
+        """Propose at most k tokens to follow `ids`, each of the target's vocabulary.
 
         sampling: how the target samples at this point; a drafter with distributions of its own should
         sample likewise. randomness: draw the token at position p of the sequence with position p, so

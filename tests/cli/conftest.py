@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from draftwise.cli.main import main
-from draftwise.testing.tokenizers import NUM_TOKENS, byte_tokenizer
+from draftwise.testing.tokenizers import NUM_TOKENS, byte_tokenizer, word_tokenizer
 from draftwise.testing.toys import noisy, toy
 
 
@@ -22,6 +22,7 @@ def folders(tmp_path_factory):
     saved = {
         "target": (target, byte_tokenizer()),
         "draft": (noisy(target, 0.05), byte_tokenizer()),
+        "nothing": (toy("llama", seed=3, vocab_size=3), word_tokenizer()),
         "other": (toy("llama", seed=2, vocab_size=NUM_TOKENS + 1), other_tokenizer),
     }
     for name, (model, tokenizer) in saved.items():

@@ -74,7 +74,6 @@ def test_bad_input_is_one_clear_line_and_exit_2(generate, arguments, stdin, said
         (("--target", "./nowhere"), "There is no folder or file nowhere"),
         (("--target", "~/nowhere.gguf"), "nowhere.gguf"),
         (("--target", "smollm2-135"), "did you mean smollm2-135m"),
-        (("--draft", "./other"), "260 is unused for the target"),
     ],
 )
 def test_a_model_that_cannot_be_used_is_one_clear_line_and_exit_1(generate, arguments, said):

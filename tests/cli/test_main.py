@@ -61,15 +61,25 @@ def test_check_accepts_a_pair_that_fits(command):
         assert row in shown
 
 
-def test_check_refuses_a_pair_that_does_not_fit_and_names_the_tokens(command):
+def test_check_of_different_vocabularies_names_the_tokens_and_says_what_is_shared(command):
     process = command("check", "--target", "./target", "--draft", "./other")
-    assert process.returncode == 1
-    assert "260 is unused for the target, 'hello' for the draft" in process.stdout.decode()
+    shown = " ".join(process.stdout.decode().split())
+    assert process.returncode == 0
+    assert "260 is unused for the target, 'hello' for the draft" in shown
+    assert "256 of the draft's 257 tokens (100%) are the target's too" in shown
+    assert "100% of the target's tokens end where one of the draft's does" in shown
     told = json.loads(
         command("check", "--target", "./target", "--draft", "./other", "--json").stdout
     )
-    assert told["usable"] is False
+    assert told["usable"] is True
     assert told["vocabulary"]["kind"] == "different"
+    assert told["sharing"]["shared"] == 256
+
+
+def test_check_refuses_a_pair_with_nothing_in_common(command):
+    process = command("check", "--target", "./target", "--draft", "./nothing")
+    assert process.returncode == 1
+    assert "no token in common" in " ".join(process.stdout.decode().split())
 
 
 def test_check_of_a_drafter_without_a_model_says_that_there_is_nothing_to_check(command):

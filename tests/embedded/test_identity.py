@@ -5,6 +5,8 @@ import torch
 
 import draftwise
 from draftwise.core.errors import FaultError
+from draftwise.core.proposals import Proposal
+from draftwise.drafters.none import NoDraft
 from draftwise.models.eager import EagerRunner
 
 from .conftest import PROMPTS
@@ -61,14 +63,31 @@ class ForgetsToCrop(EagerRunner):
             self._cache.lengths[row] = min(length + 1, self.length(row))
 
 
+class AlwaysWrong(NoDraft):
+    """Proposes tokens that no text wants, so that every round rolls back."""
+
+    name = "wrong"
+
+    def propose(self, ids, k, sampling, randomness):
+        return Proposal(tuple(range(4000, 4000 + k)))
+
+
+def test_a_draft_that_is_always_wrong_changes_nothing(reference):
+    with draftwise.load("smollm2-135m", AlwaysWrong(), dtype="float32") as engine:
+        result = engine.generate(PROMPTS[0], tokens=32, k=3)
+    assert list(result.token_ids) == reference(PROMPTS[0])
+    assert result.counters.accepted == 0
+    assert result.counters.rounds == 32
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_corrupted_cache_fails_the_run(dtype, monkeypatch):
     monkeypatch.setattr("draftwise.engine.load.EagerRunner", ForgetsToCrop)
     with (
-        draftwise.load("smollm2-135m", "lookup", dtype=dtype) as engine,
+        draftwise.load("smollm2-135m", AlwaysWrong(), dtype=dtype) as engine,
         pytest.raises(FaultError, match="FAULT"),
     ):
-        engine.generate(PROMPTS[4], tokens=48, k=5, baseline=True)
+        engine.generate(PROMPTS[0], tokens=32, k=3, baseline=True)
 
 
 def test_in_bfloat16_a_sound_run_is_identical_or_a_near_tie_and_never_a_fault():

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import draftwise
-from draftwise.core.errors import BusyError, FaultError, OptionError, PairingError, PromptError
+from draftwise.core.errors import BusyError, FaultError, OptionError, PromptError
 from draftwise.testing.scripted import ScriptedDrafter
 from draftwise.testing.tokenizers import NUM_TOKENS, byte_tokenizer
 from draftwise.testing.toys import toy
@@ -229,13 +229,6 @@ def test_banned_words_and_stop_strings_are_text(engine):
     assert stopped.finish_reason == "stop"
     assert text.startswith(stopped.text)
     assert word not in stopped.text
-
-
-def test_a_draft_of_another_vocabulary_is_refused_with_the_first_tokens_that_differ(target):
-    other = byte_tokenizer()
-    other.add_tokens(["hello"])
-    with pytest.raises(PairingError, match="260 is unused for the target, 'hello' for the draft"):
-        draftwise.load(target, (toy("llama", seed=3, vocab_size=NUM_TOKENS + 1), other))
 
 
 def test_a_draft_that_differs_by_padding_rows_is_welcome_and_padding_is_never_written(target):

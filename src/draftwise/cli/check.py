@@ -62,6 +62,12 @@ def _print(pairing: "Pairing") -> None:
     console.print(table)
     console.print()
     console.print(f"vocabulary: {pairing.vocabulary.summary}", markup=False)
+    if sharing := pairing.sharing:
+        console.print(
+            f"shared: {sharing.shared:,} of the draft's {sharing.total:,} tokens "
+            f"({sharing.shared / sharing.total:.0%}) are the target's too; in a sample text "
+            f"{sharing.boundaries:.0%} of the target's tokens end where one of the draft's does"
+        )
     for warning in pairing.warnings:
         console.print(f"note: {warning}", style="yellow", markup=False)
     for error in pairing.errors:

@@ -1,7 +1,7 @@
-"""A draft model: a smaller model of the same vocabulary that writes the next k tokens by itself.
+"""A draft model: a smaller model that writes the next k tokens by itself.
 
-With `runner` the target's own, the target drafts for itself in a second row: the control that must
-accept everything.
+A draft of another vocabulary works through a dictionary (`drafters.translation`). With `runner` the
+target's own, the target drafts for itself in a second row: the control that must accept everything.
 """
 
 import torch
@@ -11,50 +11,65 @@ from draftwise.core.errors import OptionError
 from draftwise.core.noise import Randomness
 from draftwise.core.proposals import Proposal
 from draftwise.core.sampling import SamplingState
+from draftwise.drafters.drafter import DraftSession
+from draftwise.drafters.none import NoDraft
+from draftwise.drafters.translation import Dictionary, Foreign, Same, Translation
 from draftwise.models.row import Row
 from draftwise.models.runner import Runner
 
 
 class DraftModel:
-    """Drafts with any runner whose token ids mean what the target's mean (`text.vocabulary` tells)."""
+    """Drafts with any runner.
 
-    def __init__(self, runner: Runner, name: str) -> None:
+    dictionary: None if the runner's token ids mean what the target's mean (`text.vocabulary` tells).
+    """
+
+    def __init__(self, runner: Runner, name: str, dictionary: Dictionary | None = None) -> None:
         self.runner = runner
         self.name = name
+        self.dictionary = dictionary
 
-    def open(self) -> "DraftModelSession":
+    def open(self) -> DraftSession:
         """Open a session with a row of its own."""
-        return DraftModelSession(self.runner)
+        if self.dictionary is None:
+            return DraftModelSession(self.runner, Same())
+        if not self.dictionary.overlap.to_draft:
+            return NothingInCommon()
+        return DraftModelSession(self.runner, Foreign(self.dictionary))
 
 
 class DraftModelSession:
     """One sequence's row in the draft model."""
 
-    def __init__(self, runner: Runner) -> None:
+    def __init__(self, runner: Runner, translation: Translation) -> None:
         self._row = Row(runner)
+        self._translation = translation
         self._context = runner.info.context_length
 
     def prefill(self, ids: list[int]) -> None:
         """Read the sequence, if the draft model's context can hold it."""
-        if self._fits(ids):
-            self._row.prefill(ids)
+        written = self._translation.follow(ids)
+        if self._fits(written):
+            self._row.prefill(written)
 
     def propose(
         self, ids: list[int], k: int, sampling: SamplingState, randomness: Randomness
     ) -> Proposal:
         """Write up to k tokens, one pass each; the first also reads what is new in `ids`."""
         before, text, drawn_from, note = self._row.passes, list(ids), [], None
+        written = list(self._translation.follow(ids))
         for _ in range(k):
-            if not self._fits(text):
+            if not self._fits(written):
                 note = "the draft model's context is full"
                 break
-            logits = self._row.logits(text)
+            logits = self._translation.to_target(self._row.logits(written))
             try:
                 q = sampling.distribution(sampling.processed(logits))
             except OptionError:  # on the draft's branch, which the target need not take
                 note = "the options leave the draft model no token to choose"
                 break
             text += randomness.draw(q, len(text))
+            written.append(self._translation.to_draft(text[-1]))
             sampling = sampling.advance(text[-1])
             drawn_from.append(q)
         return Proposal(
@@ -72,6 +87,16 @@ class DraftModelSession:
     def _fits(self, ids: list[int]) -> bool:
         """Whether the draft model can read all of `ids`; the last token drafted need not be read."""
         return self._context is None or len(ids) <= self._context
+
+
+class NothingInCommon(NoDraft):
+    """What is left of a draft that shares no token with the target: plain decoding, and a word."""
+
+    def propose(
+        self, ids: list[int], k: int, sampling: SamplingState, randomness: Randomness
+    ) -> Proposal:
+        """Propose nothing, and say why."""
+        return Proposal(note="the draft model shares no token with the target: plain decoding")
 
 
 def _joined(rows: list[Distribution]) -> Distribution | None:

@@ -10,14 +10,17 @@ from draftwise.drafters.drafter import Drafter
 from draftwise.drafters.lookup import PromptLookup
 from draftwise.drafters.model import DraftModel
 from draftwise.drafters.none import NoDraft
+from draftwise.drafters.strings import StringDraft
+from draftwise.drafters.translation import Dictionary
 from draftwise.engine.engine import Engine
 from draftwise.engine.options import ModelOptions, make
-from draftwise.engine.pairing import Pairing, pair
+from draftwise.engine.pairing import Pairing, pair, vocabulary_of
 from draftwise.models.devices import describe_machine, set_threads
 from draftwise.models.eager import EagerRunner
 from draftwise.models.loading import LoadedModel, load_model
 from draftwise.models.probe import require_rollback
 from draftwise.models.runner import Runner
+from draftwise.text.vocabulary import compare
 
 MODEL_FREE = {"lookup": PromptLookup, "none": NoDraft}
 """Drafters that are named and need no model. Beside them: self, and any name of a model."""
@@ -70,8 +73,12 @@ def _drafter(draft: Any, target: LoadedModel, runner: Runner, options: ModelOpti
     if not isinstance(draft, str | tuple):
         return draft
     model, draft_runner = load_draft_runner(draft, options)
-    pair(target, runner, model, draft_runner).require_usable()
-    return DraftModel(draft_runner, model.name)
+    ours, theirs = vocabulary_of(target, runner), vocabulary_of(model, draft_runner)
+    if compare(ours, theirs).kind != "different":
+        return DraftModel(draft_runner, model.name)
+    dictionary = Dictionary(target.tokenizer, model.tokenizer, theirs.size)
+    kind = StringDraft if options.foreign == "string" else DraftModel
+    return kind(draft_runner, model.name, dictionary)
 
 
 def _settings(target: LoadedModel, runner: Runner, drafter: Drafter) -> dict[str, object]:
@@ -83,9 +90,13 @@ def _settings(target: LoadedModel, runner: Runner, drafter: Drafter) -> dict[str
         "device": str(runner.info.device),
         "dtype": str(runner.info.dtype).removeprefix("torch."),
     }
-    if isinstance(drafter, DraftModel):
+    if isinstance(drafter, DraftModel | StringDraft):
         info = drafter.runner.info
+        dictionary = drafter.dictionary
+        foreign = "string" if isinstance(drafter, StringDraft) else "intersection"
         settings |= {
+            "foreign": foreign if dictionary else None,
+            "shared_tokens": len(dictionary.overlap.to_draft) if dictionary else None,
             "draft_device": str(info.device),
             "draft_dtype": str(info.dtype).removeprefix("torch."),
         }

@@ -32,11 +32,19 @@ class ModelOptions:
     )
     device: str = option("auto", "auto, cpu, cuda, cuda:N or mps.")
     dtype: str = option("auto", "auto, float32, bfloat16, float16 or float64.")
+    foreign: str = option(
+        "intersection",
+        "How a draft of another vocabulary drafts: shared tokens, or text encoded anew.",
+        choices=("intersection", "string"),
+    )
     draft_device: str | None = option(None, "Device of the draft model, if not that of the target.")
     draft_dtype: str | None = option(None, "Dtype of the draft model, if not that of the target.")
     threads: int | None = option(
         None, "Processor threads; by default all cores that this process may use."
     )
+
+    def __post_init__(self) -> None:
+        _check_choices(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,11 +78,16 @@ class GenerateOptions:
         for name, least in (("tokens", 1), ("k", 0)):
             if getattr(self, name) < least:
                 raise OptionError(f"{name} is {getattr(self, name)}: give {least} or more")
-        rules = next(f for f in fields(self) if f.name == "rule").metadata["choices"]
-        if self.rule not in rules:
-            raise OptionError(f"rule is {self.rule!r}: give one of {', '.join(rules)}")
+        _check_choices(self)
         if isinstance(self.stop, str):
             object.__setattr__(self, "stop", (self.stop,))
+
+
+def _check_choices(options: object) -> None:
+    for f in fields(options):  # pyright: ignore[reportArgumentType]
+        choices, value = f.metadata["choices"], getattr(options, f.name)
+        if choices and value not in choices:
+            raise OptionError(f"{f.name} is {value!r}: give one of {', '.join(choices)}")
 
 
 Options = TypeVar("Options", ModelOptions, GenerateOptions)

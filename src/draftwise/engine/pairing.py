@@ -1,15 +1,27 @@
 """Can these two models work as target and draft? Facts side by side, and a verdict.
 
-Rows and vocabularies only: nothing is generated. What is an error stops a pair from being used; a
-warning is something that its user should know.
+Rows and vocabularies only: nothing is generated. Two vocabularies may differ, and then what they share
+decides how much the draft can say. An error stops a pair from being of use; a warning is something that
+its user should know.
 """
 
 from dataclasses import dataclass
 
-from draftwise.core.errors import PairingError
 from draftwise.models.loading import LoadedModel
 from draftwise.models.runner import Runner
+from draftwise.text.overlap import boundaries_met, overlap
+from draftwise.text.spelling import Spelling
 from draftwise.text.vocabulary import VocabularyInfo, VocabularyVerdict, compare
+
+SAMPLE = """The ferry leaves at 7:45 in the morning, and there is room for 120 cars.
+
+def mean(values):
+    total = sum(values)  # may be a generator
+    return total / len(values)
+
+{"name": "Zürich", "population": 443037, "tags": ["lake", "city"]}
+"""
+"""Prose, code and data, to see where two tokenizers cut alike."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,24 +42,37 @@ class ModelFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class Sharing:
+    """What two different vocabularies have in common.
+
+    shared, total: tokens of the draft that the target has too, and all that stand for text.
+    boundaries: of the places in a sample text where a token of the target ends, the share where one
+    of the draft does too.
+    """
+
+    shared: int
+    total: int
+    boundaries: float
+
+
+@dataclass(frozen=True, slots=True)
 class Pairing:
-    """Two models, their vocabularies compared, and what follows from it all."""
+    """Two models, their vocabularies compared, and what follows from it all.
+
+    sharing: None where the vocabulary is the same.
+    """
 
     target: ModelFacts
     draft: ModelFacts
     vocabulary: VocabularyVerdict
+    sharing: Sharing | None
     errors: tuple[str, ...]
     warnings: tuple[str, ...]
 
     @property
     def usable(self) -> bool:
-        """Whether the draft may draft for the target."""
+        """Whether the draft can draft for the target at all."""
         return not self.errors
-
-    def require_usable(self) -> None:
-        """Raise PairingError with the first error."""
-        if self.errors:
-            raise PairingError(self.errors[0])
 
 
 def vocabulary_of(model: LoadedModel, runner: Runner) -> VocabularyInfo:
@@ -62,11 +87,12 @@ def pair(
     """Compare two loaded models."""
     ours, theirs = facts(target, target_runner), facts(draft, draft_runner)
     verdict = compare(vocabulary_of(target, target_runner), vocabulary_of(draft, draft_runner))
+    sharing = None if verdict.kind != "different" else share(target, draft)
     errors, warnings = [], []
-    if verdict.kind == "different":
+    if sharing is not None and not sharing.shared:
         errors.append(
-            f"{ours.name} and {theirs.name} have {verdict.summary}: a draft model must have the "
-            "target's vocabulary, or use --draft lookup, which needs no model"
+            f"{ours.name} and {theirs.name} have no token in common: nothing can be drafted by "
+            "intersection (--foreign string may do)"
         )
     if theirs.context_length and (
         not ours.context_length or theirs.context_length < ours.context_length
@@ -84,7 +110,17 @@ def pair(
         warnings.append(
             f"target on {ours.device}, draft on {theirs.device}: tokens cross between them"
         )
-    return Pairing(ours, theirs, verdict, tuple(errors), tuple(warnings))
+    return Pairing(ours, theirs, verdict, sharing, tuple(errors), tuple(warnings))
+
+
+def share(target: LoadedModel, draft: LoadedModel) -> Sharing:
+    """Compare the tokens of two vocabularies, and how they cut a sample text."""
+    ours, theirs = Spelling(target.tokenizer), Spelling(draft.tokenizer)
+    common = overlap(
+        ours.bytes, theirs.bytes, target.tokenizer.special_ids, draft.tokenizer.special_ids
+    )
+    cuts = [[s.bytes[i] or b"" for i in s.continuation(SAMPLE)] for s in (ours, theirs)]
+    return Sharing(len(common.to_draft), common.total, boundaries_met(*cuts))
 
 
 def facts(model: LoadedModel, runner: Runner) -> ModelFacts:

@@ -74,6 +74,13 @@ class HFTokenizer:
         """Tokens of a raw prompt, with BOS where the model was trained so."""
         return self._tokenizer(text, verbose=False).input_ids
 
+    def encode_plain(self, text: str) -> list[int]:
+        """Tokens of the text alone, none of them special."""
+        ids = self._tokenizer(
+            text, add_special_tokens=False, split_special_tokens=True, verbose=False
+        ).input_ids
+        return cast("list[int]", ids)
+
     def decode(self, ids: Sequence[int], skip_special: bool = True) -> str:
         """Text of the tokens."""
         text = self._tokenizer.decode(
@@ -99,6 +106,17 @@ class HFTokenizer:
     def token_strings(self) -> Sequence[str | None]:
         """Each id's string as the vocabulary stores it; None for an unused id."""
         return self._strings
+
+    @property
+    def byte_level(self) -> bool:
+        """Whether the vocabulary spells bytes as letters."""
+        backend = getattr(self._tokenizer, "backend_tokenizer", None)
+        return "ByteLevel" in str(getattr(backend, "decoder", None))
+
+    @property
+    def added_ids(self) -> frozenset[int]:
+        """Tokens added to the vocabulary."""
+        return frozenset(self._tokenizer.added_tokens_decoder)
 
 
 def _strings(tokenizer: PreTrainedTokenizerBase) -> tuple[str | None, ...]:

@@ -13,6 +13,13 @@ NUM_TOKENS = 256 + len(SPECIAL)
 """Ids 0 to 255 are bytes, in the order of the byte alphabet; <|end|> is 256."""
 
 
+def word_tokenizer() -> PreTrainedTokenizerFast:
+    """Build a tokenizer of two words, which has no token in common with one of bytes."""
+    words = Tokenizer(models.WordLevel({"xx": 0, "yy": 1, SPECIAL[0]: 2}, unk_token="yy"))
+    words.add_special_tokens([SPECIAL[0]])
+    return PreTrainedTokenizerFast(tokenizer_object=words, eos_token=SPECIAL[0])
+
+
 def byte_tokenizer() -> PreTrainedTokenizerFast:
     """Build a byte-level tokenizer that needs no file."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())

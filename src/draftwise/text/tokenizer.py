@@ -54,6 +54,13 @@ class Tokenizer(Protocol):
         """Tokens of a raw prompt, with whatever the tokenizer puts before a text by habit."""
         ...
 
+    def encode_plain(self, text: str) -> list[int]:
+        """Tokens of the text alone: nothing before it by habit of a prompt, and no token is special.
+
+        Some tokenizers still put a space before it; `text.spelling` knows how to go on from a text.
+        """
+        ...
+
     def decode(self, ids: Sequence[int], skip_special: bool = True) -> str:
         """Text of the tokens, its spaces as they are; U+FFFD for bytes that are not UTF-8."""
         ...
@@ -67,4 +74,14 @@ class Tokenizer(Protocol):
 
     def token_strings(self) -> Sequence[str | None]:
         """Each id's string as the vocabulary stores it ("Ġthe", "▁the"); None for an unused id."""
+        ...
+
+    @property
+    def byte_level(self) -> bool:
+        """Whether those strings spell bytes as letters ("Ġthe"), or text with "▁" for a space."""
+        ...
+
+    @property
+    def added_ids(self) -> frozenset[int]:
+        """Tokens added to the vocabulary, whose strings are stored as they read."""
         ...

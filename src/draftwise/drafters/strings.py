@@ -1,0 +1,98 @@
+"""String-level drafting: the draft model writes text in its own tokens, re-encoded for the target.
+
+The target draws its own token and accepts while it equals the proposed one, so any text is as good a
+proposal as any other, and no token need be shared. Timor et al. 2025 (arXiv 2502.05202), string-level
+exact match; transformers calls it universal assisted decoding.
+"""
+
+import codecs
+
+import torch
+from torch import Tensor
+
+from draftwise.core.distributions import Dense, Distribution, OneHot
+from draftwise.core.noise import Randomness
+from draftwise.core.proposals import Proposal
+from draftwise.core.sampling import SamplingOptions, SamplingState, filtered_probabilities
+from draftwise.drafters.drafter import DraftSession
+from draftwise.drafters.translation import Dictionary, Foreign
+from draftwise.models.row import Row
+from draftwise.models.runner import Runner
+
+
+class StringDraft:
+    """Drafts with any runner, whatever its vocabulary."""
+
+    def __init__(self, runner: Runner, name: str, dictionary: Dictionary) -> None:
+        self.runner = runner
+        self.name = name
+        self.dictionary = dictionary
+
+    def open(self) -> DraftSession:
+        """Open a session with a row of its own."""
+        return StringDraftSession(self.runner, self.dictionary)
+
+
+class StringDraftSession:
+    """One sequence's row in the draft model, and the text that it writes ahead."""
+
+    def __init__(self, runner: Runner, dictionary: Dictionary) -> None:
+        self._row = Row(runner)
+        self._dictionary = dictionary
+        self._translation = Foreign(dictionary)
+        self._context = runner.info.context_length
+        self._special = sorted(dictionary.draft.tokenizer.special_ids)
+
+    def prefill(self, ids: list[int]) -> None:
+        """Read the sequence, if the draft model's context can hold it."""
+        written = self._translation.follow(ids)
+        if self._fits(written):
+            self._row.prefill(written)
+
+    def propose(
+        self, ids: list[int], k: int, sampling: SamplingState, randomness: Randomness
+    ) -> Proposal:
+        """Write up to k tokens of the draft's own, and propose their text in tokens of the target.
+
+        Penalties and bans are the target's and know only its tokens; they are left to it.
+        """
+        before, note = self._row.passes, None
+        written = self._translation.follow(ids)
+        spelling, start = self._dictionary.draft, len(written)
+        for i in range(k):
+            if not self._fits(written):
+                note = "the draft model's context is full"
+                break
+            q = self._distribution(self._row.logits(written), sampling.sampler.options)
+            written.append(randomness.draw(q, len(ids) + i)[0])
+        text = _complete_text(spelling.join(written[start:]))
+        tokens = self._dictionary.target.continuation(text)[:k]
+        usable = next(
+            (i for i, t in enumerate(tokens) if t >= sampling.sampler.vocab_size), len(tokens)
+        )
+        return Proposal(tuple(tokens[:usable]), None, self._row.passes - before, note)
+
+    def synchronize(self) -> None:
+        """Wait for the draft model's device."""
+        self._row.runner.synchronize()
+
+    def close(self) -> None:
+        """Give the row back."""
+        self._row.close()
+
+    def _distribution(self, logits: Tensor, options: SamplingOptions) -> Distribution:
+        """The draft's own law over tokens that stand for text."""
+        logits = logits[:, : len(self._dictionary.draft.bytes)].float()
+        special = torch.tensor(self._special, device=logits.device, dtype=torch.long)
+        logits = logits.index_fill(1, special, float("-inf"))
+        if options.temperature == 0:
+            return OneHot(logits.argmax(-1))
+        return Dense(filtered_probabilities(logits, options))
+
+    def _fits(self, ids: list[int]) -> bool:
+        return self._context is None or len(ids) <= self._context
+
+
+def _complete_text(spelled: bytes) -> str:
+    """Text of bytes, without an incomplete character at the end."""
+    return codecs.getincrementaldecoder("utf-8")("ignore").decode(spelled)

@@ -133,6 +133,7 @@ class Says:
     """A drafter that proposes whatever a function makes of the text and k, and counts its calls."""
 
     name = "says"
+    usual_k = 3
 
     def __init__(self, propose: Callable[[list[int], int], Sequence[int]]) -> None:
         self._propose = propose

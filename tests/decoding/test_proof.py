@@ -124,7 +124,7 @@ class ForgetsAKey(EagerRunner):
         rolled_back = length < self.length(row)
         super().crop(row, length)
         if rolled_back:
-            self._cache.layers[1].keys[row, :, 2] = 3.0
+            self._cache.layers[1].key_buffer[row, :, 2] = 3.0
 
 
 @pytest.mark.parametrize("faulty", [KeepsWhatIsRejected, ForgetsAKey])

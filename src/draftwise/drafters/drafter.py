@@ -51,6 +51,11 @@ class Drafter(Protocol):
         """What results call it."""
         ...
 
+    @property
+    def usual_k(self) -> int:
+        """Tokens to propose a round where the user names no number."""
+        ...
+
     def open(self) -> DraftSession:
         """Open a session for one sequence."""
         ...

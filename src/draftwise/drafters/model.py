@@ -21,8 +21,10 @@ from draftwise.models.runner import Runner
 class DraftModel:
     """Drafts with any runner.
 
-    dictionary: None if the runner's token ids mean what the target's mean (`text.vocabulary` tells).
+    usual_k is small, since every guess costs a pass. dictionary: None if the runner's token ids mean what the target's mean (`text.vocabulary` tells).
     """
+
+    usual_k = 3
 
     def __init__(self, runner: Runner, name: str, dictionary: Dictionary | None = None) -> None:
         self.runner = runner

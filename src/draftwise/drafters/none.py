@@ -10,6 +10,7 @@ class NoDraft:
     """Proposes nothing. Needs no state, so it is its own session."""
 
     name = "none"
+    usual_k = 0
 
     def open(self) -> DraftSession:
         """Return itself."""

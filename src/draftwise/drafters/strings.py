@@ -23,6 +23,8 @@ from draftwise.models.runner import Runner
 class StringDraft:
     """Drafts with any runner, whatever its vocabulary."""
 
+    usual_k = 3
+
     def __init__(self, runner: Runner, name: str, dictionary: Dictionary) -> None:
         self.runner = runner
         self.name = name

@@ -112,8 +112,8 @@ class Engine:
         """Write an answer round by round; otherwise like `generate`."""
         chosen = make(GenerateOptions, options)
         request = self._request(prompt, chosen, processors, keep_evidence=baseline)
-        taken = {name: value for name, value in asdict(chosen).items() if name != "seed"}
-        settings = self._settings | taken | {"seed": request.seed, "warmed_up": baseline}
+        effective = {"k": request.k, "seed": request.seed, "warmed_up": baseline}
+        settings = self._settings | asdict(chosen) | effective
 
         return Stream(lambda: self._runs(request, baseline), self._prove, settings)
 
@@ -195,7 +195,7 @@ class Engine:
             decode=tokenizer.decode,
             skipped=tokenizer.special_ids,
             seed=fresh_seed() if options.seed is None else options.seed,
-            k=options.k,
+            k=self.drafter.usual_k if options.k is None else options.k,
             rule=options.rule,
             context_length=self._runner.info.context_length,
             num_leading=_LEADING if keep_evidence else 0,

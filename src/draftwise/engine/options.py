@@ -52,7 +52,12 @@ class GenerateOptions:
     """What to write and how to sample. Temperature 0, the default, is greedy."""
 
     tokens: int = option(128, "Most tokens to write.")
-    k: int = option(5, "Tokens to guess in a round.", "-k", "--num-speculative-tokens")
+    k: int | None = option(
+        None,
+        "Tokens to guess in a round; by default 3 with a draft model, 8 with lookup.",
+        "-k",
+        "--num-speculative-tokens",
+    )
     raw: bool = option(False, "Take the prompt as it is, without the chat template.")
     temperature: float = option(0.0, "Sampling temperature; 0 is greedy.")
     top_k: int = option(0, "Sample from so many likeliest tokens; 0: from all.")
@@ -76,8 +81,9 @@ class GenerateOptions:
 
     def __post_init__(self) -> None:
         for name, least in (("tokens", 1), ("k", 0)):
-            if getattr(self, name) < least:
-                raise OptionError(f"{name} is {getattr(self, name)}: give {least} or more")
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise OptionError(f"{name} is {value}: give {least} or more")
         _check_choices(self)
         if isinstance(self.stop, str):
             object.__setattr__(self, "stop", (self.stop,))

@@ -29,6 +29,7 @@ class ScriptedDrafter:
     """
 
     name = "scripted"
+    usual_k = 5
 
     def __init__(
         self,

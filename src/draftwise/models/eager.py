@@ -1,4 +1,4 @@
-"""The eager runner: any transformers causal model, called as it is, with the cache of this project."""
+"""The eager runner: any transformers causal model, called as it is, with this project's cache."""
 
 import inspect
 from collections.abc import Collection, Sequence
@@ -16,7 +16,7 @@ from draftwise.models.runner import Read, Reading, RunnerInfo
 class EagerRunner:
     """Runs a transformers model. The reference for every other runner.
 
-    model: a causal language model in eval mode whose layers keep keys and values only; `probe` tells.
+    model: a causal model in eval mode whose layers keep keys and values only; `probe` tells.
     """
 
     def __init__(self, model: PreTrainedModel, context_length: int | None = None) -> None:
@@ -60,15 +60,15 @@ class EagerRunner:
 
     @torch.inference_mode()
     def read(self, reads: Sequence[Read], hidden_layers: Collection[int] = ()) -> list[Reading]:
-        """Append each read's tokens to its row in one pass, shorter rows padded behind their own."""
+        """Append each read's tokens to its row in one pass; the shorter repeat their last token."""
         rows, counts = [read.row for read in reads], [len(read.tokens) for read in reads]
-        plan = self._cache.begin(rows, counts)
         device = self._info.device
-        padded = [[*read.tokens, *[0] * (plan.width - len(read.tokens))] for read in reads]
+        plan = self._cache.begin(rows, counts, device)
+        filled = [[*read.tokens, *[read.tokens[-1]] * plan.width][: plan.width] for read in reads]
         wanted = _wanted_positions(reads)
         output = self._model(
-            input_ids=torch.tensor(padded, device=device),
-            position_ids=plan.positions.to(device),
+            input_ids=torch.tensor(filled, device=device),
+            position_ids=plan.positions,
             attention_mask=self._masks.make(plan, self._info.dtype, device),
             cache=self._cache,
             use_cache=True,
@@ -80,8 +80,7 @@ class EagerRunner:
             ),
         )
         logits = output.logits if self._takes_positions else output.logits[:, wanted]
-        self._cache.commit(rows, counts)
-        return [
+        readings = [
             Reading(
                 _rows_of(logits[i], read, wanted),
                 {
@@ -91,6 +90,8 @@ class EagerRunner:
             )
             for i, read in enumerate(reads)
         ]
+        self._cache.commit(rows, counts)
+        return readings
 
     def synchronize(self) -> None:
         """Wait for the device."""
@@ -98,7 +99,7 @@ class EagerRunner:
 
 
 def _wanted_positions(reads: Sequence[Read]) -> list[int]:
-    """Positions within the pass at which some row wants logits; one at least, for models need one."""
+    """Positions within the pass at which some row wants logits; one at least: models need one."""
     wanted = {len(read.tokens) - 1 - i for read in reads for i in range(read.num_logits)}
     return sorted(wanted) or [0]
 

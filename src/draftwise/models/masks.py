@@ -13,6 +13,7 @@ from torch import Tensor
 from transformers import PreTrainedConfig
 from transformers.cache_utils import get_layer_types_and_kwargs
 
+from draftwise.core.errors import ModelError
 from draftwise.models.cache import Plan
 
 Masks = Tensor | None | Mapping[str, Tensor | None]
@@ -22,7 +23,7 @@ MASKABLE = frozenset({FULL, SLIDING, CHUNKED})
 
 
 def layer_kinds(config: PreTrainedConfig) -> list[str]:
-    """The kind of each layer's cache, in transformers' words, for any causal model's configuration."""
+    """Return the kind of each layer's cache, in transformers' words, for any causal model."""
     return get_layer_types_and_kwargs(config)[0]
 
 
@@ -30,45 +31,44 @@ def layer_kinds(config: PreTrainedConfig) -> list[str]:
 class MaskMaker:
     """Makes the masks that one model takes.
 
-    by_kind: the model takes a mapping from kind to mask. span: the window or chunk size.
-    implicit: the attention implementation fills in a missing mask (sdpa does, eager does not).
+    spans: window or chunk size of each kind of layer, None if it sees everything. by_kind: the
+    model takes a mapping from kind to mask. implicit: the attention implementation fills in a
+    missing mask (sdpa does, eager does not).
     """
 
-    kinds: tuple[str, ...]
+    spans: Mapping[str, int | None]
     by_kind: bool
-    span: int | None
     implicit: bool
 
     @classmethod
     def of(cls, config: PreTrainedConfig) -> "MaskMaker":
-        """Read a configuration as transformers' own generate does."""
-        span = getattr(config, "sliding_window", None) or getattr(
-            config, "attention_chunk_size", None
-        )
-        return cls(
-            kinds=tuple(sorted(set(layer_kinds(config)) & MASKABLE)),
-            by_kind=getattr(config, "layer_types", None) is not None,
-            span=span,
-            implicit=config._attn_implementation == "sdpa",
-        )
+        """Read a configuration as transformers' own generate does; ModelError if it cannot."""
+        layers = zip(*get_layer_types_and_kwargs(config), strict=True)
+        windows = {(kind, opt.get("sliding_window")) for kind, opt in layers if kind in MASKABLE}
+        spans = dict(windows)
+        by_kind = getattr(config, "layer_types", None) is not None
+        if len(spans) < len(windows) or (len(spans) > 1 and not by_kind):
+            raise ModelError(
+                "its layers see windows of several sizes, and a model takes one mask a kind"
+            )
+        return cls(spans, by_kind, implicit=config._attn_implementation == "sdpa")
 
     def make(self, plan: Plan, dtype: torch.dtype, device: torch.device) -> Masks:
         """Masks for one pass."""
-        masks = {kind: self._mask(kind, plan, dtype, device) for kind in self.kinds}
-        return masks if self.by_kind else masks[self.kinds[0]]
+        masks = {kind: self._mask(kind, plan, dtype, device) for kind in self.spans}
+        return masks if self.by_kind else next(iter(masks.values()))
 
     def _mask(
         self, kind: str, plan: Plan, dtype: torch.dtype, device: torch.device
     ) -> Tensor | None:
-        unlimited = kind == FULL or self.span is None or plan.end <= self.span
+        span = self.spans[kind] or plan.end
+        unlimited = plan.end <= span
         whole = plan.width == 1 or plan.start == 0
         if self.implicit and unlimited and whole and plan.start is not None:
             return None
-        query, key = plan.positions.to(device)[:, :, None], torch.arange(plan.end, device=device)
+        query, key = plan.positions[:, :, None], torch.arange(plan.end, device=device)
         visible = key <= query
-        if not unlimited and kind == SLIDING:
-            visible &= key > query - self.span
-        elif not unlimited:
-            visible &= key // self.span == query // self.span
+        if not unlimited:
+            visible &= key > query - span if kind == SLIDING else key // span == query // span
         mask = torch.zeros(visible.shape, dtype=dtype, device=device)
         return mask.masked_fill(~visible, torch.finfo(dtype).min)[:, None]

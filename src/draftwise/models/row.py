@@ -65,6 +65,6 @@ class Row:
         return reading.logits
 
     def _keep_common(self, ids: list[int], at_most: int) -> None:
-        """Crop to the common prefix. The memory shrinks first: an interrupt may not leave it too long."""
+        """Crop to the common prefix. The memory goes first: no interrupt may leave it too long."""
         self._held = self._held[: min(common_prefix(self._held, ids), at_most)]
         self.runner.crop(self._row, len(self._held))

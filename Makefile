@@ -6,11 +6,8 @@ READY := $(VENV)/.ready
 
 .PHONY: demo test test-all check format setup lock clean
 
-demo: setup  ## the main job on a real model, then the control: the target as its own draft
-	$(BIN)/draftwise generate --draft lookup --prompt-file examples/edit.txt --tokens 120 --stream
-	@echo
-	@echo "Control: the target drafts for itself, so everything must be accepted. Slower by design."
-	$(BIN)/draftwise generate --draft self --dtype float32 --prompt-file examples/edit.txt --tokens 60
+demo: setup  ## real models write a story, code and an edit, with proof and bill
+	$(BIN)/python examples/demo.py
 
 test: setup  ## the suite of a few minutes
 	$(BIN)/python -m pytest

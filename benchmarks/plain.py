@@ -38,19 +38,17 @@ def main() -> None:
     with draftwise.load(options.target, "none", dtype=options.dtype) as engine:
         prompts = [engine.target.tokenizer.chat([draftwise.Message("user", p)]) for p in PROMPTS]
         for run in range(options.runs + 1):  # the first is the warm-up
-            for i, prompt in enumerate(prompts):
+            for prompt in prompts:
                 engine.generate([0], tokens=1, ignore_eos=True)  # forget the last prompt's prefix
-                seconds, text = timed(lambda p=prompt: ours_on(engine, p, options.tokens))
-                other, expected = timed(
-                    engine, lambda p=prompt: theirs_on(engine, p, options.tokens)
-                )
-                if run:
-                    ours.append(seconds)
-                    theirs.append(other)
-                if text != expected:
-                    print(
-                        f"prompt {i}: the texts part after {common(text, expected)} tokens (a near-tie?)"
-                    )
+                turns = [(ours, ours_on), (theirs, theirs_on)]
+                written = []
+                for seconds, write in turns if run % 2 else reversed(turns):
+                    taken, ids = timed(lambda w=write, p=prompt: w(engine, p, options.tokens))
+                    written.append(ids)
+                    if run:
+                        seconds.append(taken)
+                if written[0] != written[1]:
+                    print(f"the texts part after {common(*written)} tokens (a near-tie?)")
         dtype = engine.target.model.dtype
     print(f"{options.target}, {dtype}, {options.tokens} tokens, {len(ours)} runs each, in turns")
     print(f"{describe_machine()}, {torch.get_num_threads()} threads, torch {torch.__version__}")
@@ -75,11 +73,14 @@ def theirs_on(engine: draftwise.Engine, prompt: list[int], tokens: int) -> list[
     """transformers' generate, greedy, end tokens ignored."""
     model = engine.target.model
     ids = torch.tensor([prompt], device=model.device)
-    with torch.inference_mode():
-        out = model.generate(
-            ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=tokens,
-            eos_token_id=-1, pad_token_id=0,
-        )  # fmt: skip
+    out = model.generate(
+        ids,
+        attention_mask=torch.ones_like(ids),
+        do_sample=False,
+        max_new_tokens=tokens,
+        eos_token_id=-1,
+        pad_token_id=0,
+    )
     return out[0, len(prompt) :].tolist()
 
 

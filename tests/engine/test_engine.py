@@ -11,7 +11,7 @@ import torch
 import draftwise
 from draftwise.core.errors import BusyError, FaultError, OptionError, PromptError
 from draftwise.testing.scripted import ScriptedDrafter
-from draftwise.testing.tokenizers import NUM_TOKENS, byte_tokenizer
+from draftwise.testing.tokenizers import NUM_TOKENS
 from draftwise.testing.toys import toy
 
 PROMPT = "Tell me about rivers, and about rivers again."
@@ -166,6 +166,13 @@ def test_a_dropped_stream_frees_the_engine(engine):
     next(engine.stream(PROMPT, tokens=30))
     gc.collect()
     assert engine.generate(PROMPT, tokens=5).counters.emitted == 5
+
+
+def test_without_a_draft_named_objects_are_drafted_for_by_lookup_at_its_usual_k(target):
+    with draftwise.load(target) as engine:
+        result = engine.generate(PROMPT, tokens=10)
+    assert engine.drafter.name == "lookup"
+    assert result.settings["k"] == engine.drafter.usual_k == 8
 
 
 def test_a_second_request_in_the_same_thread_is_refused_and_harms_nothing(engine):

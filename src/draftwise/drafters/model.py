@@ -21,7 +21,8 @@ from draftwise.models.runner import Runner
 class DraftModel:
     """Drafts with any runner.
 
-    usual_k is small, since every guess costs a pass. dictionary: None if the runner's token ids mean what the target's mean (`text.vocabulary` tells).
+    usual_k is small, since every guess costs a pass. dictionary: None if the runner's token ids mean
+    what the target's mean (`text.vocabulary` tells).
     """
 
     usual_k = 3

@@ -1,6 +1,7 @@
 """From names to an engine: load the models, check that they fit, choose the drafter."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from draftwise.drafters.none import NoDraft
 from draftwise.drafters.strings import StringDraft
 from draftwise.drafters.translation import Dictionary
 from draftwise.engine.engine import Engine
-from draftwise.engine.options import ModelOptions, make
+from draftwise.engine.options import OTHERWISE, ModelOptions, make
 from draftwise.engine.pairing import Pairing, pair, vocabulary_of
 from draftwise.models.devices import describe_machine, set_threads
 from draftwise.models.eager import EagerRunner
@@ -33,14 +34,16 @@ def load(target: Any = None, draft: Any = None, **options: Any) -> Engine:
     objects. draft: the same, or "lookup", "self", "none", or a drafter of your own.
     """
     named = {
-        name: value
+        name: str(value)
         for name, value in (("target", target), ("draft", draft))
-        if isinstance(value, str)
+        if isinstance(value, str | Path)
     }
     chosen = make(ModelOptions, options | named)
     set_threads(chosen.threads)
-    loaded, runner = load_runner(chosen.target if target is None else target, chosen)
-    drafter = _drafter(chosen.draft if draft is None else draft, loaded, runner, chosen)
+    by_name = target is None or "target" in named
+    loaded, runner = load_runner(chosen.target if by_name else target, chosen)
+    usual = chosen.drafter if by_name else OTHERWISE
+    drafter = _drafter(usual if draft is None else draft, loaded, runner, chosen)
     return Engine(loaded, runner, drafter, _settings(loaded, runner, drafter))
 
 
@@ -59,10 +62,12 @@ def load_draft_runner(model: Any, options: ModelOptions) -> tuple[LoadedModel, R
 
 def check_pair(options: ModelOptions) -> Pairing:
     """Load both models and compare them, whatever comes of it."""
-    if options.draft in (*MODEL_FREE, "self"):
-        raise OptionError(f"--draft {options.draft} needs no check: it works with every target")
+    if options.drafter in (*MODEL_FREE, "self"):
+        raise OptionError(
+            f"--draft {options.drafter} needs no check: it works with every target; name a model"
+        )
     set_threads(options.threads)
-    return pair(*load_runner(options.target, options), *load_draft_runner(options.draft, options))
+    return pair(*load_runner(options.target, options), *load_draft_runner(options.drafter, options))
 
 
 def _drafter(draft: Any, target: LoadedModel, runner: Runner, options: ModelOptions) -> Drafter:
@@ -70,7 +75,7 @@ def _drafter(draft: Any, target: LoadedModel, runner: Runner, options: ModelOpti
         return MODEL_FREE[draft]()
     if draft == "self":
         return DraftModel(runner, "self")
-    if not isinstance(draft, str | tuple):
+    if not isinstance(draft, str | Path | tuple):
         return draft
     model, draft_runner = load_draft_runner(draft, options)
     ours, theirs = vocabulary_of(target, runner), vocabulary_of(model, draft_runner)

@@ -11,8 +11,9 @@ from typing import Any, TypeVar
 
 from draftwise.core.errors import OptionError
 
-DEFAULT_TARGET = "smollm2-135m"
-DEFAULT_DRAFT = "lookup"
+DEFAULT_TARGET, ITS_DRAFT = "qwen2.5-coder-1.5b", "smollm2-135m"
+OTHERWISE = "lookup"
+"""What drafts where the user names nothing: the built-in pair's draft, or prompt lookup."""
 
 
 def option(default: Any, help: str, *flags: str, choices: tuple[str, ...] = ()) -> Any:
@@ -27,8 +28,10 @@ class ModelOptions:
     target: str = option(
         DEFAULT_TARGET, "Model that writes: a built-in or Hub name, a folder, or a GGUF file."
     )
-    draft: str = option(
-        DEFAULT_DRAFT, "What guesses: lookup, self, none, or a model like --target."
+    draft: str | None = option(
+        None,
+        f"What guesses: lookup, self, none, or a model like --target. By default {ITS_DRAFT} for the "
+        f"default target, {OTHERWISE} for any other.",
     )
     device: str = option("auto", "auto, cpu, cuda, cuda:N or mps.")
     dtype: str = option("auto", "auto, float32, bfloat16, float16 or float64.")
@@ -45,6 +48,11 @@ class ModelOptions:
 
     def __post_init__(self) -> None:
         _check_choices(self)
+
+    @property
+    def drafter(self) -> str:
+        """What drafts, named or by default."""
+        return self.draft or (ITS_DRAFT if self.target == DEFAULT_TARGET else OTHERWISE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

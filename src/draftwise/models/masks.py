@@ -64,6 +64,8 @@ class MaskMaker:
         span = self.spans[kind] or plan.end
         unlimited = plan.end <= span
         whole = plan.width == 1 or plan.start == 0
+        if plan.width == 1 and device.type == "cpu" and dtype.itemsize < 4:
+            whole = False  # without a mask, grouped heads in 16 bits take 3 to 6 times as long here
         if self.implicit and unlimited and whole and plan.start is not None:
             return None
         query, key = plan.positions[:, :, None], torch.arange(plan.end, device=device)

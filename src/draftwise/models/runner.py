@@ -34,7 +34,7 @@ class Reading:
 
     logits: [num_logits, width] in the runner's dtype; width may exceed the real vocabulary.
     hidden: for each named layer the hidden states at the same positions, [num_logits, hidden size];
-    layer 0 is the embedding, layer i the output of the i-th block.
+    layer 0 is the embedding, layer i the output of the i-th block, the last one after the final norm.
     """
 
     logits: Tensor

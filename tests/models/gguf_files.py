@@ -6,8 +6,11 @@ from typing import Any
 
 import gguf
 import numpy as np
+from gguf import GGMLQuantizationType
 from tokenizers.pre_tokenizers import ByteLevel
 from transformers import (
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
     LlamaConfig,
     LlamaForCausalLM,
     PreTrainedModel,
@@ -41,6 +44,8 @@ def toy_model(architecture: str = "qwen2", rows: int = len(VOCABULARY)) -> PreTr
     }
     if architecture == "llama":
         return LlamaForCausalLM(LlamaConfig(**shape))
+    if architecture == "gemma3":
+        return Gemma3ForCausalLM(Gemma3TextConfig(**shape, head_dim=HIDDEN // HEADS))
     return Qwen2ForCausalLM(Qwen2Config(**shape))
 
 
@@ -55,8 +60,9 @@ def write_gguf(
     settings: Mapping[str, Any] | None = None,
     tensors: Mapping[str, np.ndarray] | None = None,
     kind: str = "gpt2",
+    blocks: bool = False,
 ) -> Path:
-    """Write a GGUF file with every weight in float32.
+    """Write a GGUF file with every weight in float32, or with rows of 32 in blocks of 8 bits.
 
     tokens: further tokens and their kinds. padding: unused tokens at the end. settings: further
     metadata by key; None leaves a key out that would be written. tensors: further tensors.
@@ -76,6 +82,7 @@ def write_gguf(
         f"{architecture}.rope.freq_base": 500000.0,
         f"{architecture}.rope.dimension_count": HIDDEN // HEADS,
         f"{architecture}.vocab_size": len(vocabulary),
+        f"{architecture}.attention.key_length": HIDDEN // HEADS,
         "tokenizer.ggml.model": kind,
         "tokenizer.ggml.pre": pre,
         "tokenizer.ggml.bos_token_id": list(vocabulary).index("<|im_start|>"),
@@ -97,9 +104,11 @@ def write_gguf(
     writer.add_token_types(list(vocabulary.values()))
     writer.add_token_scores([0.0] * len(vocabulary))
     writer.add_token_merges(MERGES)
-    for name, weight in model.state_dict().items():
-        if found := _gguf_name(name):
-            writer.add_tensor(found, weight.float().numpy())
+    for name, weight in model.named_parameters():
+        if found := _gguf_name(architecture, name):
+            packed = blocks and weight.dim() == 2 and weight.shape[1] == HIDDEN
+            form = GGMLQuantizationType.Q8_0 if packed else GGMLQuantizationType.F32
+            writer.add_tensor(found, gguf.quantize(weight.detach().numpy(), form), raw_dtype=form)
     for name, weight in (tensors or {}).items():
         writer.add_tensor(name, weight)
     writer.write_header_to_file()
@@ -123,10 +132,18 @@ _NAMES = {
     "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
 }
+_GEMMA_NAMES = _NAMES | {
+    "q_norm": "attn_q_norm",
+    "k_norm": "attn_k_norm",
+    "post_attention_layernorm": "post_attention_norm",
+    "pre_feedforward_layernorm": "ffn_norm",
+    "post_feedforward_layernorm": "post_ffw_norm",
+}
 
 
-def _gguf_name(name: str) -> str | None:
-    for ours, theirs in _NAMES.items():
+def _gguf_name(architecture: str, name: str) -> str | None:
+    names = _GEMMA_NAMES if architecture == "gemma3" else _NAMES
+    for ours, theirs in names.items():
         if f"{ours}." in name:
             layer = name.split(".")[2] if ".layers." in name else None
             return f"{f'blk.{layer}.' if layer else ''}{theirs}.{name.rsplit('.')[-1]}"

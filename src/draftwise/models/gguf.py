@@ -1,17 +1,25 @@
-"""The weights of a GGUF file, as a transformers model or folder.
+"""A GGUF file as a transformers model or folder.
 
 transformers unpacks them but drops the scaling of rotary positions, so that a Llama 3 file would
 load and write worse text; the scaling is read from the file here, or the file is refused.
 """
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import torch
 from gguf import GGUFReader
 from torch import Tensor
-from transformers import AutoConfig, GgufConfig, PreTrainedConfig, PreTrainedModel
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    GgufConfig,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from draftwise.core.errors import ModelError
@@ -21,6 +29,7 @@ from draftwise.models.gguf_tokenizer import (
     load_gguf_tokenizer,
     read_header,
 )
+from draftwise.models.unpack import unpack_gguf
 from draftwise.models.weights import (
     ON_CPU,
     Placement,
@@ -28,6 +37,7 @@ from draftwise.models.weights import (
     quiet,
     read_weights,
     require_causal,
+    require_whole,
 )
 
 __all__ = ["convert_gguf", "gguf_end_ids", "load_gguf_model", "load_gguf_tokenizer"]
@@ -35,36 +45,28 @@ __all__ = ["convert_gguf", "gguf_end_ids", "load_gguf_model", "load_gguf_tokeniz
 
 def load_gguf_model(path: Path, placement: Placement = ON_CPU) -> PreTrainedModel:
     """The file's weights, unpacked, in a model that knows the file's end tokens."""
-    header = read_header(path)
-    try:
-        with quiet():
-            config = AutoConfig.from_pretrained(path.parent, gguf_file=path.name)
-            require_causal(config, str(path))
-            _set_rope_scaling(config, header)
-            model = read_weights(
-                str(path),
-                path.parent,
-                config,
-                placement,
-                gguf_file=path.name,
-                quantization_config=GgufConfig(dequantize=True),
-            )
-    except (ValueError, KeyError, NotImplementedError, RuntimeError) as error:
-        raise ModelError(_complaint(header, error)) from error
-    if model.generation_config is not None:
-        model.generation_config.eos_token_id = sorted(gguf_end_ids(path))
-    return model
+    with _told(header := read_header(path)):
+        model = read_weights(
+            str(path),
+            path.parent,
+            _config(header),
+            placement,
+            gguf_file=path.name,
+            quantization_config=GgufConfig(dequantize=True),
+        )
+    return _ending(model, path)
 
 
-def convert_gguf(path: Path, folder: Path, dtype: torch.dtype = torch.float32) -> None:
+def convert_gguf(path: Path, folder: Path) -> None:
     """Write the file as a transformers folder, which appears whole or not at all.
 
-    float32 holds what the file's blocks unpack to, to the last bit.
+    It holds what the file's blocks unpack to, rounded to bfloat16, and its plain numbers exactly.
     """
     if folder.exists():
         raise ModelError(f"{folder} exists already: choose another folder, or remove it first.")
     tokenizer = load_gguf_tokenizer(path)
-    model = load_gguf_model(path, Placement(torch.device("cpu"), dtype))
+    with _told(header := read_header(path)):
+        model = _ending(_unpacked_model(header), path)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as scratch:
         unfinished = Path(scratch, folder.name)
@@ -72,6 +74,34 @@ def convert_gguf(path: Path, folder: Path, dtype: torch.dtype = torch.float32) -
             model.save_pretrained(unfinished)
             tokenizer.save_pretrained(unfinished)
         os.rename(unfinished, folder)
+
+
+def _unpacked_model(header: GGUFHeader) -> PreTrainedModel:
+    """The file's model, each weight in the type that it is kept in."""
+    config = _config(header)
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config)
+    model.load_state_dict(
+        unpack_gguf(header, config, model.state_dict()), strict=False, assign=True
+    )
+    model.tie_weights()
+    missing = [name for name, weight in model.named_parameters() if weight.is_meta]
+    require_whole(str(header.path), missing, config)
+    return model
+
+
+def _ending(model: PreTrainedModel, path: Path) -> PreTrainedModel:
+    """The model, told the file's end tokens."""
+    if model.generation_config is not None:
+        model.generation_config.eos_token_id = sorted(gguf_end_ids(path))
+    return model
+
+
+def _config(header: GGUFHeader) -> PreTrainedConfig:
+    config = AutoConfig.from_pretrained(header.path.parent, gguf_file=header.path.name)
+    require_causal(config, str(header.path))
+    _set_rope_scaling(config, header)
+    return config
 
 
 def _set_rope_scaling(config: PreTrainedConfig, header: GGUFHeader) -> None:
@@ -122,6 +152,16 @@ def _tensor(path: Path, name: str) -> Tensor:
     """One unpacked float tensor of the file."""
     found = next(tensor for tensor in GGUFReader(path).tensors if tensor.name == name)
     return torch.from_numpy(found.data.copy())
+
+
+@contextmanager
+def _told(header: GGUFHeader) -> Iterator[None]:
+    """Read the file in silence; what its readers raise is one ModelError of one line."""
+    try:
+        with quiet():
+            yield
+    except (ValueError, KeyError, NotImplementedError, RuntimeError) as error:
+        raise ModelError(_complaint(header, error)) from error
 
 
 def _complaint(header: GGUFHeader, error: Exception) -> str:

@@ -1,6 +1,6 @@
 """Reading weights through transformers: in silence, all of them, onto the device at once."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
 from io import StringIO
@@ -59,12 +59,17 @@ def read_weights(
         **options,
     )
     model, report = cast("tuple[PreTrainedModel, dict[str, Any]]", loaded)
-    if missing := sorted(report["missing_keys"]):
+    require_whole(name, sorted(report["missing_keys"]), config)
+    return model.requires_grad_(False)
+
+
+def require_whole(name: str, missing: Sequence[str], config: PreTrainedConfig) -> None:
+    """Raise ModelError if any weight is missing."""
+    if missing:
         raise ModelError(
             f"{name} has no weights for {missing[0]} ({len(missing)} missing in all): it is not "
             f"the whole of a causal {config.model_type} model."
         )
-    return model.requires_grad_(False)
 
 
 def require_causal(config: PreTrainedConfig, name: str) -> None:

@@ -39,13 +39,14 @@ class WobblesWhenWide(EagerRunner):
     """Sound, but its arithmetic differs by `wobble` between passes of one token and wider ones."""
 
     wobble = 0.0
+    column = 0
 
     @torch.inference_mode()
     def read(self, reads, hidden_layers=()):
         readings = super().read(reads, hidden_layers)
         for reading, read in zip(readings, reads, strict=True):
             if len(read.tokens) > 1 and read.num_logits:
-                reading.logits[:, 0] += self.wobble
+                reading.logits[:, self.column] += self.wobble
         return readings
 
 

@@ -14,6 +14,9 @@ from draftwise.core.distributions import Dense
 from draftwise.core.noise import KeyedNoise
 from draftwise.core.sampling import SamplingOptions
 
+NUM_LEADING = 8
+"""How many scores are kept of a token where a proof may follow."""
+
 
 @dataclass(frozen=True, slots=True)
 class Leading:
@@ -28,14 +31,17 @@ class Leading:
 
 
 def leading(scores: Tensor, num: int) -> list[Leading]:
-    """Keep the `num` highest scores of each row of `scores` [n, vocab]."""
+    """Keep the `num` highest scores of each row of `scores` [n, vocab], none that is -inf."""
     # A draw takes the lowest id among equals, and topk any: the token itself must come first.
     first = scores.argmax(-1, keepdim=True)
     ids = scores.scatter(1, first, math.inf).topk(min(num, scores.shape[1]), dim=-1).indices
     values = scores.gather(1, ids)
+    counts = (values > -math.inf).sum(-1)
     return [
-        Leading(tuple(row_ids), tuple(row_values))
-        for row_ids, row_values in zip(ids.tolist(), values.tolist(), strict=True)
+        Leading(tuple(row_ids[:count]), tuple(row_values[:count]))
+        for row_ids, row_values, count in zip(
+            ids.tolist(), values.tolist(), counts.tolist(), strict=True
+        )
     ]
 
 

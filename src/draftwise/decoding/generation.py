@@ -17,7 +17,7 @@ from draftwise.core.noise import KeyedNoise, StreamNoise
 from draftwise.core.proposals import Proposal, Verdict
 from draftwise.core.sampling import Sampler, require_choice
 from draftwise.core.stopping import StopConditions, cut, held_back
-from draftwise.decoding.evidence import Leading, drawn_scores, leading
+from draftwise.decoding.evidence import NUM_LEADING, Leading, drawn_scores, leading
 from draftwise.decoding.round import Origin, Round
 from draftwise.text.detokenizer import Detokenizer, DetokenizerState
 
@@ -27,6 +27,7 @@ class Request:
     """What is asked for, settled before any model runs.
 
     prompt: token ids, one at least. decode, skipped: the text of tokens, and tokens that have none.
+    goes_on: the text goes on from the prompt's, so that a first word keeps the space before it.
     context_length: the target's, None if unlimited. num_leading: how
     many leading scores to keep a token (0: none).
     """
@@ -38,10 +39,11 @@ class Request:
     seed: int
     k: int
     skipped: frozenset[int] = frozenset()
+    goes_on: bool = False
     rule: str = "match"
     choice: int = 0
     context_length: int | None = None
-    num_leading: int = 8
+    num_leading: int = NUM_LEADING
 
     def __post_init__(self) -> None:
         if not self.prompt:
@@ -73,7 +75,7 @@ class Generation:
         self.finished = False
         self._stop = request.stop.with_max_tokens(request.token_limit)
         self._detokenizer = Detokenizer(request.decode, request.skipped)
-        self._characters = self._detokenizer.start()
+        self._characters = self._detokenizer.start(request.prompt if request.goes_on else ())
         self._pending: list[tuple[str, Origin]] = []
 
     @property

@@ -5,14 +5,16 @@ place, near-ties flip, and then texts part. Where two runs part, the parting is 
 never looks at the speculative run: the common text is replayed without speculation, one token a pass,
 k + 1 a pass, and in one prefill, and b is the largest difference of the leading scores between them.
 It is a near-tie only if the speculative run's scores of both tokens lie within 2b of the prefill's, and
-the prefill's margin between the two is within 2b. Anything else is a fault. Behind a near-tie, plain
-decoding takes up the speculative text and the comparison goes on to its end.
+the prefill's margin between the two is within 2b. Where a filter decided, the margin says nothing:
+there the better of the two must be one that a filter may keep or drop when all scores move by 2b.
+Anything else is a fault. Behind a near-tie, plain decoding takes up the speculative text and the
+comparison goes on to its end.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import torch
 from torch import Tensor
@@ -21,16 +23,15 @@ from draftwise.core.clock import PhaseTimer, SystemClock
 from draftwise.core.distributions import Dense
 from draftwise.core.prefix import common_prefix
 from draftwise.core.proposals import Proposal, Verdict
-from draftwise.core.sampling import filtered_probabilities
+from draftwise.core.sampling import SamplingOptions, SamplingState, filtered_probabilities
 from draftwise.decoding.autoregressive import autoregressive
-from draftwise.decoding.evidence import Leading, drawn_scores
+from draftwise.decoding.evidence import NUM_LEADING, Leading, drawn_scores
 from draftwise.decoding.generation import Generation, Request
 from draftwise.decoding.run import Run
 from draftwise.models.row import Row
 from draftwise.models.runner import Runner
 
 _POSITIONS = 32
-_LEADING = 8
 _CAP = {torch.float32: 1e-3, torch.float64: 1e-9}
 """Largest bound by dtype; in 16 bits it is 8 units in the last place of the logits."""
 
@@ -41,7 +42,8 @@ class Parting:
 
     position: index among the generated tokens; a token is None where its run had ended. margin: the
     prefill's score of one token over the other. gap: by how much the speculative run's scores of the
-    two miss the prefill's, at most. bound: b.
+    two miss the prefill's, at most. bound: b. on_filter_edge: the one with the higher score may have
+    been filtered out of the other run.
     """
 
     position: int
@@ -121,16 +123,28 @@ def _judge(
         return Parting(at, _at(expected, at), _at(written, at), math.inf, math.inf, 0.0, False)
     plain, speculative = expected[at], written[at]
     state = _after(request, written[:at])
-    prefill, bound = _replay(request, runner, state.ids)
-    scores = _scores(state, prefill[-1:])
-    edges = [_on_filter_edge(state, prefill[-1:], token, bound) for token in (plain, speculative)]
+    processed, bound = _replay(request, runner, state.ids)
+    scores = _scores(state, processed)
+    stays = [_may_stay_or_go(processed, token, bound, request) for token in (plain, speculative)]
+    kept = [evidence[at].score(token) for token in (plain, speculative)]
     gaps = [
-        0.0 if kept is None and edge else abs((math.inf if kept is None else kept) - scores[token])
-        for token, edge in zip((plain, speculative), edges, strict=True)
-        for kept in [evidence[at].score(token)]
+        _gap(scores[token], score, *verdicts)
+        for token, score, verdicts in zip((plain, speculative), kept, stays, strict=True)
     ]
+    # The better of the two lost in the other run: did a filter drop it there? What is kept it passed.
+    dropped = (kept[0] is None and stays[0][1], stays[1][1])
+    on_edge = dropped[scores[speculative] > scores[plain]]
     margin = abs(scores[plain] - scores[speculative])
-    return Parting(at, plain, speculative, margin, max(gaps), bound, any(edges))
+    return Parting(at, plain, speculative, margin, max(gaps), bound, on_edge)
+
+
+def _gap(score: float, kept: float | None, may_stay: bool, may_go: bool) -> float:
+    """How far the speculative run's score of a token is from the prefill's; `kept` may be none."""
+    if not may_stay:  # and yet it was written
+        return math.inf
+    if kept is None:
+        return 0.0 if may_go else math.inf
+    return abs(kept - score)
 
 
 def _after(request: Request, tokens: Sequence[int]) -> Generation:
@@ -152,21 +166,39 @@ def _continue(request: Request, runner: Runner, tokens: Sequence[int]) -> list[i
 
 
 def _replay(request: Request, runner: Runner, ids: list[int]) -> tuple[Tensor, float]:
-    """Logits of the prefill at the last positions [m, vocab], and the bound b in units of the score."""
+    """Processed logits [1, vocab] behind `ids` from a prefill, and the bound b in units of the score."""
     num = min(_POSITIONS, len(ids))
     start = len(ids) - max(num, len(ids) - len(request.prompt) + 1)
     with Row(runner) as row:
         ways = [row.logits(ids, num)]
-    ways += [_replay_in_passes(runner, ids, start, width) for width in (1, request.k + 1)]
-    ways = [way[-num:].double() for way in ways]
-    leading = ways[0].topk(min(_LEADING, ways[0].shape[1]), dim=-1)
-    compared = [way.gather(1, leading.indices) for way in ways]
+    ways += [_replay_in_passes(runner, ids, start, width)[-num:] for width in (1, request.k + 1)]
+    processed = [_processed(request, way, ids) for way in ways]
+    leading = processed[0].topk(min(NUM_LEADING, processed[0].shape[1]), dim=-1)
+    allowed = leading.values > -math.inf
+    compared = [way.gather(1, leading.indices)[allowed] for way in processed]
     largest = max(float((one - other).abs().max()) for one in compared for other in compared)
+    # The model's arithmetic sets the unit: a bias of 100 on every logit must not loosen the bound.
     dtype = runner.info.dtype
-    unit = _unit(dtype, float(leading.values.abs().max()))
+    unit = _unit(dtype, float(ways[0].gather(1, leading.indices).abs().max()))
     bound = min(max(largest, unit), _CAP.get(dtype, 8 * unit))
     temperature = request.sampler.options.temperature
-    return ways[0], bound / temperature if temperature else bound
+    return processed[0][-1:], bound / temperature if temperature else bound
+
+
+def _processed(request: Request, logits: Tensor, ids: Sequence[int]) -> Tensor:
+    """Processed logits behind the last tokens of `ids`, each in the light of the tokens before it.
+
+    A position inside the prompt has no state of its own, and takes the one at the prompt's end.
+    """
+    num, prompt = len(logits), request.prompt
+    states = [
+        *accumulate(
+            ids[len(prompt) :], SamplingState.advance, initial=request.sampler.start(prompt)
+        )
+    ]
+    states = [states[0]] * (num - len(states)) + states[-num:]
+    rows = zip(states, logits, strict=True)
+    return torch.cat([state.processed(row[None]) for state, row in rows])
 
 
 def _replay_in_passes(runner: Runner, ids: list[int], start: int, width: int) -> Tensor:
@@ -184,28 +216,37 @@ def _unit(dtype: torch.dtype, magnitude: float) -> float:
     return torch.finfo(dtype).eps * 2.0 ** math.floor(math.log2(max(magnitude, 1e-30)))
 
 
-def _scores(state: Generation, logits: Tensor) -> list[float]:
+def _scores(state: Generation, processed: Tensor) -> list[float]:
     """Scores of the next token, as `evidence` keeps them, of all tokens that filters may pass."""
-    processed = state.sampling.processed(logits)
-    p = state.sampling.distribution(processed)
-    if isinstance(p, Dense):
+    options = state.request.sampler.options
+    if options.temperature:
         everything = Dense(torch.ones_like(processed))
-        options = state.sampling.sampler.options
         processed = drawn_scores(processed, everything, state.randomness, len(state.ids), options)
     return processed[0].tolist()
 
 
-def _on_filter_edge(state: Generation, logits: Tensor, token: int, bound: float) -> bool:
-    """Whether a filter's verdict on the token changes when its score moves by the bound."""
-    options = state.sampling.sampler.options
+def _may_stay_or_go(
+    processed: Tensor, token: int, bound: float, request: Request
+) -> tuple[bool, bool]:
+    """Whether filters may keep a token, and may drop it, if every score moves by at most 2b.
+
+    The worst case of each decides. A token stays the likeliest if it rises, what is above it sinks as
+    near to it as it can, and what is below it rises, for that adds to the sum and not to the mass above.
+    It goes the likeliest if it sinks, what can be above it rises, and all else sinks.
+    """
+    options = request.sampler.options
     if not options.temperature:
-        return False
-    passes = []
-    for shift in (-2 * bound, 2 * bound):
-        moved = state.sampling.processed(logits).clone()
-        moved[0, token] += shift * options.temperature
-        passes.append(bool(filtered_probabilities(moved, options)[0, token] > 0))
-    return passes[0] != passes[1]
+        return bool(processed[0, token] > -math.inf), False
+    reach = 2 * bound * options.temperature
+    lowest, highest = processed - reach, processed + reach
+    staying = highest[:, token].expand_as(processed).clamp(lowest, highest)
+    going = torch.where(highest > lowest[:, token], highest, lowest)
+    going[:, token] = lowest[:, token]
+    return _passes(staying, token, options), not _passes(going, token, options)
+
+
+def _passes(processed: Tensor, token: int, options: SamplingOptions) -> bool:
+    return bool(filtered_probabilities(processed, options)[0, token] > 0)
 
 
 def _at(ids: Sequence[int], position: int) -> int | None:

@@ -8,6 +8,8 @@ import time
 import pytest
 
 from draftwise.cli.main import VERBS
+from draftwise.testing.tokenizers import NUM_TOKENS, byte_tokenizer
+from draftwise.testing.toys import toy
 
 
 def test_help_names_every_verb_and_imports_neither_torch_nor_transformers():
@@ -80,6 +82,31 @@ def test_check_refuses_a_pair_with_nothing_in_common(command):
     process = command("check", "--target", "./target", "--draft", "./nothing")
     assert process.returncode == 1
     assert "no token in common" in " ".join(process.stdout.decode().split())
+
+
+def test_check_of_a_pair_with_nothing_in_common_lets_it_pass_text(command):
+    process = command(
+        "check", "--target", "./target", "--draft", "./nothing", "--foreign", "string"
+    )
+    shown = " ".join(process.stdout.decode().split())
+    assert process.returncode == 0, process.stderr.decode()
+    assert "0 of the draft's 2 tokens (0%) are the target's too" in shown
+    assert "They can work together." in shown
+
+
+def test_check_shows_end_tokens_as_they_read(command, folders, tmp_path):
+    for name, end in (("target", "[/INST]"), ("draft", "x:smile:")):
+        tokenizer = byte_tokenizer()
+        tokenizer.add_special_tokens({"eos_token": end})
+        toy("llama", vocab_size=NUM_TOKENS + 1).save_pretrained(tmp_path / name)
+        tokenizer.save_pretrained(tmp_path / name)
+    process = command("check", "--target", tmp_path / "target", "--draft", tmp_path / "draft")
+    assert process.returncode == 0, process.stderr.decode()
+    shown = process.stdout.decode()
+    row = next(line for line in shown.splitlines() if line.startswith("end tokens"))
+    assert "[/INST]" in row
+    assert "x:smile:" in row
+    assert "end tokens differ ([/INST] against x:smile:)" in " ".join(shown.split())
 
 
 def test_check_of_a_drafter_without_a_model_says_that_there_is_nothing_to_check(command):

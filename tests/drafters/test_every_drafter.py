@@ -21,6 +21,7 @@ from draftwise.drafters.drafter import Drafter
 from draftwise.drafters.lookup import PromptLookup
 from draftwise.drafters.model import DraftModel
 from draftwise.drafters.none import NoDraft
+from draftwise.drafters.strings import StringDraft
 from draftwise.models.eager import EagerRunner
 from draftwise.models.row import Row
 from draftwise.models.runner import Runner
@@ -28,6 +29,7 @@ from draftwise.testing.enumeration import law, total_variation
 from draftwise.testing.scripted import ScriptedDrafter
 from draftwise.testing.toys import VOCAB_SIZE, table_model
 from tests.decoding.rig import model_of, plain, request, some_prompt, speculate
+from tests.drafters.words import partly_shared
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,12 @@ class World:
 DRAFTERS: dict[str, Callable[[World], Drafter]] = {
     "model": lambda world: DraftModel(world.draft, "draft"),
     "self": lambda world: DraftModel(world.target, "self"),
+    "foreign, by shared tokens": lambda world: DraftModel(
+        world.draft, "foreign", partly_shared(world.vocab_size)
+    ),
+    "foreign, by text": lambda world: StringDraft(
+        world.draft, "foreign", partly_shared(world.vocab_size)
+    ),
     "lookup": lambda world: PromptLookup(),
     "lookup of single tokens": lambda world: PromptLookup(shortest=1, longest=3),
     "none": lambda world: NoDraft(),
@@ -79,13 +87,15 @@ def test_it_never_changes_what_is_written(make, kind):
             assert speculate(request(PROMPT, k=k, **sampling), row, session).token_ids == expected
 
 
-@pytest.mark.parametrize("rule", RULES)
-def test_it_never_changes_the_law_of_what_is_written(make, rule):
-    asked = request([0, 1, 0], vocab_size=2, rule=rule, k=2, max_tokens=3, temperature=1.0,
+@pytest.mark.parametrize(
+    ("rule", "size"), [*((rule, 2) for rule in RULES), ("rejection", 3), ("block", 3)]
+)
+def test_it_never_changes_the_law_of_what_is_written(make, rule, size):
+    asked = request([0, 1, 0], vocab_size=size, rule=rule, k=2, max_tokens=3, temperature=1.0,
                     num_leading=0)  # fmt: skip
-    tables = torch.randn(2, 2, 2, generator=torch.Generator().manual_seed(3))
+    tables = torch.randn(2, size, size, generator=torch.Generator().manual_seed(3))
     target, draft = (EagerRunner(table_model(table)) for table in tables)
-    session, row = make(World(target, draft, [0, 1, 0, 1, 1, 0], 2)).open(), Row(target)
+    session, row = make(World(target, draft, [0, 1, 0, 1, 1, 0], size)).open(), Row(target)
 
     def write(loop_session):
         def run(randomness):
@@ -200,5 +210,8 @@ def test_the_toys_of_this_suite_tell_drafters_apart():
             accepted[name, kind] = counters.accepted, counters.discarded
     assert accepted["self", "llama"][1] == 0
     assert accepted["model", "llama"][1] > 40
+    for kind in ("table", "llama"):
+        assert accepted["foreign, by shared tokens", kind][1] > 20
+        assert accepted["foreign, by text", kind][1] > 20
     for name in ("lookup", "lookup of single tokens", "scripted", "scripted and short"):
         assert min(accepted[name, "table"]) > 0, name

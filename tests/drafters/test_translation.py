@@ -4,14 +4,21 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
 import draftwise
+from draftwise.core.noise import KeyedNoise
+from draftwise.drafters.model import DraftModel
+from draftwise.drafters.strings import StringDraft
 from draftwise.drafters.translation import Dictionary, Foreign
+from draftwise.models.eager import EagerRunner
+from draftwise.models.row import Row
 from draftwise.models.tokenizer import HFTokenizer
 from draftwise.testing.tokenizers import NUM_TOKENS, byte_tokenizer, word_tokenizer
 from draftwise.testing.toys import toy
+from tests.decoding.rig import plain, request, speculate
+from tests.drafters.words import Words, partly_shared
 
 LEARNT = [
     "The quick brown fox jumps over the lazy dog. " * 3,
@@ -195,3 +202,163 @@ def test_a_pair_with_nothing_in_common_is_plain_decoding_and_says_so(foreign):
     if foreign == "intersection":
         assert result.counters.drafted == 0
         assert "shares no token" in result.notes[0]
+    else:
+        assert result.counters.drafted > 0
+
+
+KINDS = {"intersection": DraftModel, "string": StringDraft}
+
+
+@pytest.mark.parametrize("foreign", KINDS)
+def test_tokens_without_a_row_are_neither_read_nor_drafted(foreign):
+    """A draft whose tokenizer learnt tokens that its model was not resized for."""
+    added = ["<|x|>", "<|y|>"]
+    tokenizers = [byte_tokenizer(), byte_tokenizer()]
+    for tokenizer in tokenizers:
+        tokenizer.add_special_tokens({"bos_token": added[0], "eos_token": added[1]})
+        tokenizer.add_tokens(["hello"])
+    tokenizers[0].add_tokens(["there"])
+    tokenizers[1].backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single="<|x|> $A", special_tokens=[("<|x|>", NUM_TOKENS)]
+    )
+    assert tokenizers[1]("").input_ids == [NUM_TOKENS]
+    target = toy("llama", vocab_size=NUM_TOKENS + 4), tokenizers[0]
+    draft = toy("llama", seed=1, vocab_size=NUM_TOKENS), tokenizers[1]
+    with draftwise.load(target, draft, foreign=foreign) as engine:
+        dictionary = engine.drafter.dictionary
+        for temperature in (0.0, 1.0):
+            result = engine.generate(
+                "hello there <|x|> hello", raw=True, tokens=12, baseline=True,
+                temperature=temperature, seed=1,
+            )  # fmt: skip
+            assert result.identity.identical
+            assert result.counters.drafted > 0
+    ids = tokenizers[0]("hello <|x|>").input_ids
+    assert max(ids) >= NUM_TOKENS
+    read = Foreign(dictionary).follow(ids)
+    assert max(read) < NUM_TOKENS
+    assert dictionary.draft.join(read) == b"hello <|x|>"
+
+
+SIZE = 12
+TINY = partly_shared(SIZE)
+SHARED = sorted(TINY.overlap.to_draft)
+PROMPT = [*SHARED[:4], *range(SIZE)]
+
+
+class Forces:
+    """A user's processor that leaves one token to choose."""
+
+    def __init__(self, token):
+        self.token = token
+
+    def start(self, prompt):
+        return None
+
+    def advance(self, state, token):
+        return None
+
+    def apply(self, state, logits):
+        return torch.full_like(logits, -torch.inf).index_fill(0, torch.tensor(self.token), 0.0)
+
+
+class Centres(Forces):
+    """A user's processor that makes nothing of -inf, as translated logits have it."""
+
+    def apply(self, state, logits):
+        return logits - logits.mean()
+
+
+def tiny(foreign):
+    models = [EagerRunner(toy("llama", seed, vocab_size=SIZE)) for seed in (0, 1)]
+    return Row(models[0]), KINDS[foreign](models[1], "tiny", TINY).open()
+
+
+def bans(tokens):
+    return {"logit_bias": dict.fromkeys(tokens, -torch.inf)}
+
+
+@pytest.mark.parametrize("foreign", KINDS)
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"top_k": len(SHARED) + 2},
+        {"top_k": 2, "top_p": 0.9},
+        {"min_p": 0.2},
+        {"repetition_penalty": 1.3, "presence_penalty": 0.5, "frequency_penalty": 0.5},
+        {"no_repeat_ngram": 2},
+        bans(SHARED),
+        bans(SHARED[1:]),
+        {"processors": [Forces(SHARED[0])]},
+        {"processors": [Forces(next(i for i in range(SIZE) if i not in SHARED))]},
+        {"processors": [Centres(0)]},
+    ],
+    ids=str,
+)
+def test_whatever_changes_the_logits_the_output_never_changes(foreign, temperature, options):
+    row, session = tiny(foreign)
+    for seed in range(3):
+        asked = request(
+            PROMPT, vocab_size=SIZE, temperature=temperature, seed=seed, max_tokens=12, **options
+        )
+        assert speculate(asked, row, session).token_ids == plain(asked, row).token_ids
+
+
+def proposed(foreign, ids=PROMPT, k=3, **options):
+    _, session = tiny(foreign)
+    state = request(ids, vocab_size=SIZE, **options).sampler.start(ids)
+    return session.propose(ids, k, state, KeyedNoise(1))
+
+
+def test_top_k_above_the_number_of_shared_tokens_draws_shared_tokens_alone():
+    options = {"temperature": 5.0, "top_k": len(SHARED) + 2}
+    proposal = proposed("intersection", k=8, **options)
+    assert set(proposal.tokens) <= set(SHARED)
+    assert all(set(row.nonzero().flatten().tolist()) == set(SHARED) for row in proposal.q.p)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_where_every_shared_token_is_banned_nothing_is_drafted_and_it_says_so(temperature):
+    options = {"temperature": temperature, **bans(SHARED)}
+    proposal = proposed("intersection", **options)
+    assert proposal.tokens == ()
+    assert proposal.q is None
+    assert "no token to choose" in proposal.note
+    row, session = tiny("intersection")
+    run = speculate(request(PROMPT, vocab_size=SIZE, max_tokens=9, **options), row, session)
+    assert run.counters.drafted == 0
+    assert run.counters.emitted == 9
+
+
+def test_a_token_that_a_processor_forces_is_drafted_though_only_the_target_has_it():
+    forced = next(i for i in range(SIZE) if i not in SHARED)
+    assert proposed("intersection", processors=[Forces(forced)]).tokens == (forced,) * 3
+
+
+def test_a_processor_that_makes_nothing_of_missing_tokens_stops_the_draft_alone():
+    assert "not a number" in proposed("intersection", processors=[Centres(0)]).note
+
+
+@pytest.mark.parametrize("foreign", KINDS)
+def test_a_text_that_the_draft_cannot_read_at_all_is_not_drafted_for(foreign):
+    unread = next(
+        i for i in range(SIZE) if not TINY.draft.continuation(TINY.target.join([i]).decode())
+    )
+    proposal = proposed(foreign, ids=[unread])
+    assert proposal.tokens == ()
+    assert "no token for any of the text" in proposal.note
+
+
+def test_text_of_which_the_target_has_no_token_is_not_proposed_and_it_says_so():
+    """Every word of this draft is foreign to the target but one, which it reads and never writes."""
+    dictionary = Dictionary(Words(["a", "b"]), Words(["x", "y", "a"], special=[2]), 3)
+    draft = StringDraft(EagerRunner(toy("llama", vocab_size=3)), "strange", dictionary)
+    dictionary.special[0] = [2]
+    row, session = Row(EagerRunner(toy("llama", 1, vocab_size=2))), draft.open()
+    for temperature in (0.0, 1.0):
+        asked = request([0, 1], vocab_size=2, max_tokens=8, temperature=temperature)
+        proposal = session.propose([0, 1], 3, asked.sampler.start([0, 1]), KeyedNoise(1))
+        assert (proposal.tokens, proposal.passes) == ((), 3)
+        assert "no token for what the draft model wrote" in proposal.note
+        assert speculate(asked, row, session).token_ids == plain(asked, row).token_ids

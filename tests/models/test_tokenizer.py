@@ -1,6 +1,8 @@
 """The tokenizer that the rest of the library sees: text comes back as it was."""
 
+import sys
 from dataclasses import dataclass
+from threading import Event, Thread
 
 import pytest
 from tokenizers import Tokenizer, models
@@ -55,3 +57,29 @@ def test_an_id_between_two_tokens_that_means_nothing_has_no_string() -> None:
     tokenizer = HFTokenizer(PreTrainedTokenizerFast(tokenizer_object=backend), "toy", frozenset())
     assert tokenizer.token_strings() == ("a", None, None, "b")
     assert tokenizer.vocab_size == 4
+
+
+def test_text_encoded_plainly_in_some_threads_leaves_the_prompts_of_another_alone() -> None:
+    tokenizer = HFTokenizer(toy_tokenizer("{{ messages[0].content }}"), "toy", frozenset())
+    text, done = "a" * 200 + "<end>", Event()
+    expected = tokenizer.encode(text)
+    assert expected[-1] == 3
+
+    def encode_plainly() -> None:
+        while not done.is_set():
+            tokenizer.encode_plain(text)
+
+    usual, others = sys.getswitchinterval(), [Thread(target=encode_plainly) for _ in range(3)]
+    sys.setswitchinterval(1e-6)
+    for other in others:
+        other.start()
+    try:
+        for _ in range(300):
+            assert tokenizer.encode(text) == expected
+            assert tokenizer.chat([Turn("user", text)]) == expected
+            assert len(tokenizer.encode_plain(text)) == 205
+    finally:
+        done.set()
+        for other in others:
+            other.join()
+        sys.setswitchinterval(usual)

@@ -58,19 +58,20 @@ def _print(pairing: "Pairing") -> None:
     table.add_row("name", *(model.name for model in models))
     for name, value in _ROWS:
         table.add_row(name, *(value(model) for model in models))
-    console = Console(highlight=False)
+    # Names and tokens are shown as they read: "[/INST]" is no markup, and ":end:" no emoji.
+    console = Console(highlight=False, markup=False, emoji=False)
     console.print(table)
     console.print()
-    console.print(f"vocabulary: {pairing.vocabulary.summary}", markup=False)
+    console.print(f"vocabulary: {pairing.vocabulary.summary}")
     if sharing := pairing.sharing:
         console.print(
             f"shared: {sharing.shared:,} of the draft's {sharing.total:,} tokens "
-            f"({sharing.shared / sharing.total:.0%}) are the target's too; in a sample text "
+            f"({sharing.share:.0%}) are the target's too; in a sample text "
             f"{sharing.boundaries:.0%} of the target's tokens end where one of the draft's does"
         )
     for warning in pairing.warnings:
-        console.print(f"note: {warning}", style="yellow", markup=False)
+        console.print(f"note: {warning}", style="yellow")
     for error in pairing.errors:
-        console.print(f"cannot be paired: {error}", style="bold red", markup=False)
+        console.print(f"cannot be paired: {error}", style="bold red")
     if pairing.usable:
         console.print("They can work together.", style="green")

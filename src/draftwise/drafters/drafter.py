@@ -5,8 +5,8 @@ read, under the one cache rule: whatever it holds is a prefix of some sequence; 
 keeps what is common with the sequence that it is given and reads the rest. So it needs no word about
 which of its tokens were accepted, and an aborted request leaves nothing to repair.
 
-To add a drafter, write the two classes, name it in `decoding`'s table of drafters if the command
-line shall know it, and add it to the list in tests/drafters/test_every_drafter.py.
+To add a drafter, write the two classes, name it in MODEL_FREE of `engine.load` if the command line
+shall know it, and add it to the list in tests/drafters/test_every_drafter.py.
 """
 
 from typing import Protocol

@@ -7,7 +7,7 @@ target's own, the target drafts for itself in a second row: the control that mus
 import torch
 
 from draftwise.core.distributions import Dense, Distribution, OneHot
-from draftwise.core.errors import OptionError
+from draftwise.core.errors import ModelError, OptionError
 from draftwise.core.noise import Randomness
 from draftwise.core.proposals import Proposal
 from draftwise.core.sampling import SamplingState
@@ -41,8 +41,8 @@ class DraftModel:
         return DraftModelSession(self.runner, Foreign(self.dictionary))
 
 
-class DraftModelSession:
-    """One sequence's row in the draft model."""
+class ModelSession:
+    """One sequence's row in a draft model: what every way of drafting with a model needs."""
 
     def __init__(self, runner: Runner, translation: Translation) -> None:
         self._row = Row(runner)
@@ -52,32 +52,8 @@ class DraftModelSession:
     def prefill(self, ids: list[int]) -> None:
         """Read the sequence, if the draft model's context can hold it."""
         written = self._translation.follow(ids)
-        if self._fits(written):
+        if self._unreadable(written) is None:
             self._row.prefill(written)
-
-    def propose(
-        self, ids: list[int], k: int, sampling: SamplingState, randomness: Randomness
-    ) -> Proposal:
-        """Write up to k tokens, one pass each; the first also reads what is new in `ids`."""
-        before, text, drawn_from, note = self._row.passes, list(ids), [], None
-        written = list(self._translation.follow(ids))
-        for _ in range(k):
-            if not self._fits(written):
-                note = "the draft model's context is full"
-                break
-            logits = self._translation.to_target(self._row.logits(written))
-            try:
-                q = sampling.distribution(sampling.processed(logits))
-            except OptionError:  # on the draft's branch, which the target need not take
-                note = "the options leave the draft model no token to choose"
-                break
-            text += randomness.draw(q, len(text))
-            written.append(self._translation.to_draft(text[-1]))
-            sampling = sampling.advance(text[-1])
-            drawn_from.append(q)
-        return Proposal(
-            tuple(text[len(ids) :]), _joined(drawn_from), self._row.passes - before, note
-        )
 
     def synchronize(self) -> None:
         """Wait for the draft model's device."""
@@ -87,9 +63,42 @@ class DraftModelSession:
         """Give the row back."""
         self._row.close()
 
-    def _fits(self, ids: list[int]) -> bool:
-        """Whether the draft model can read all of `ids`; the last token drafted need not be read."""
-        return self._context is None or len(ids) <= self._context
+    def _unreadable(self, written: list[int]) -> str | None:
+        """Why the draft model cannot go on from these tokens; the last one drafted need not be read."""
+        if not written:
+            return "the draft model has no token for any of the text"
+        if self._context is not None and len(written) > self._context:
+            return "the draft model's context is full"
+        return None
+
+
+class DraftModelSession(ModelSession):
+    """Drafts by the draft model's law over the target's tokens."""
+
+    def propose(
+        self, ids: list[int], k: int, sampling: SamplingState, randomness: Randomness
+    ) -> Proposal:
+        """Write up to k tokens, one pass each; the first also reads what is new in `ids`."""
+        before, text, drawn_from, note = self._row.passes, list(ids), [], None
+        for _ in range(k):
+            written = self._translation.follow(text)
+            if note := self._unreadable(written):
+                break
+            logits = self._translation.to_target(self._row.logits(written))
+            try:
+                q = sampling.distribution(sampling.processed(logits))
+            except OptionError:  # on the draft's branch, which the target need not take
+                note = "the options leave the draft model no token to choose"
+                break
+            except ModelError:
+                note = "the draft model's logits are infinite or not a number"
+                break
+            text += randomness.draw(q, len(text))
+            sampling = sampling.advance(text[-1])
+            drawn_from.append(q)
+        return Proposal(
+            tuple(text[len(ids) :]), _joined(drawn_from), self._row.passes - before, note
+        )
 
 
 class NothingInCommon(NoDraft):

@@ -15,8 +15,8 @@ from draftwise.core.noise import Randomness
 from draftwise.core.proposals import Proposal
 from draftwise.core.sampling import SamplingOptions, SamplingState, filtered_probabilities
 from draftwise.drafters.drafter import DraftSession
+from draftwise.drafters.model import ModelSession
 from draftwise.drafters.translation import Dictionary, Foreign
-from draftwise.models.row import Row
 from draftwise.models.runner import Runner
 
 
@@ -35,21 +35,13 @@ class StringDraft:
         return StringDraftSession(self.runner, self.dictionary)
 
 
-class StringDraftSession:
-    """One sequence's row in the draft model, and the text that it writes ahead."""
+class StringDraftSession(ModelSession):
+    """Drafts by the draft model's law over its own tokens, and proposes their text."""
 
     def __init__(self, runner: Runner, dictionary: Dictionary) -> None:
-        self._row = Row(runner)
+        super().__init__(runner, Foreign(dictionary))
         self._dictionary = dictionary
-        self._translation = Foreign(dictionary)
-        self._context = runner.info.context_length
-        self._special = sorted(dictionary.draft.tokenizer.special_ids)
-
-    def prefill(self, ids: list[int]) -> None:
-        """Read the sequence, if the draft model's context can hold it."""
-        written = self._translation.follow(ids)
-        if self._fits(written):
-            self._row.prefill(written)
+        self._special = sorted(dictionary.draft.special)
 
     def propose(
         self, ids: list[int], k: int, sampling: SamplingState, randomness: Randomness
@@ -62,8 +54,7 @@ class StringDraftSession:
         written = self._translation.follow(ids)
         spelling, start = self._dictionary.draft, len(written)
         for i in range(k):
-            if not self._fits(written):
-                note = "the draft model's context is full"
+            if note := self._unreadable(written):
                 break
             q = self._distribution(self._row.logits(written), sampling.sampler.options)
             written.append(randomness.draw(q, len(ids) + i)[0])
@@ -72,27 +63,19 @@ class StringDraftSession:
         usable = next(
             (i for i, t in enumerate(tokens) if t >= sampling.sampler.vocab_size), len(tokens)
         )
+        if k and not usable:
+            note = note or "the target has no token for what the draft model wrote"
         return Proposal(tuple(tokens[:usable]), None, self._row.passes - before, note)
-
-    def synchronize(self) -> None:
-        """Wait for the draft model's device."""
-        self._row.runner.synchronize()
-
-    def close(self) -> None:
-        """Give the row back."""
-        self._row.close()
 
     def _distribution(self, logits: Tensor, options: SamplingOptions) -> Distribution:
         """The draft's own law over tokens that stand for text."""
-        logits = logits[:, : len(self._dictionary.draft.bytes)].float()
+        logits = logits[:, : len(self._dictionary.draft.bytes)]
+        logits = logits if logits.dtype == torch.float64 else logits.float()
         special = torch.tensor(self._special, device=logits.device, dtype=torch.long)
         logits = logits.index_fill(1, special, float("-inf"))
         if options.temperature == 0:
             return OneHot(logits.argmax(-1))
         return Dense(filtered_probabilities(logits, options))
-
-    def _fits(self, ids: list[int]) -> bool:
-        return self._context is None or len(ids) <= self._context
 
 
 def _complete_text(spelled: bytes) -> str:

@@ -30,10 +30,6 @@ class Translation(Protocol):
         """Logits of the draft [n, width] over the target's vocabulary; -inf where it has no token."""
         ...
 
-    def to_draft(self, token: int) -> int:
-        """The draft's token for one that was drawn from translated logits."""
-        ...
-
 
 class Same:
     """Target and draft have one vocabulary."""
@@ -46,22 +42,18 @@ class Same:
         """The logits themselves."""
         return logits
 
-    def to_draft(self, token: int) -> int:
-        """The token itself."""
-        return token
-
 
 class Dictionary:
     """What two vocabularies share; made once for a pair and used by all of its sequences."""
 
     def __init__(self, target: Tokenizer, draft: Tokenizer, draft_size: int) -> None:
-        """Compare; draft_size: ids of the draft that it has logits for."""
-        self.target, self.draft = Spelling(target), Spelling(draft)
+        """Compare; draft_size: ids of the draft that it has rows for."""
+        self.target, self.draft = Spelling(target), Spelling(draft, draft_size)
         self.overlap: Overlap = overlap(
-            self.target.bytes, self.draft.bytes[:draft_size], target.special_ids, draft.special_ids
+            self.target.bytes, self.draft.bytes, self.target.special, self.draft.special
         )
-        self.special = {i: self._special(i, draft) for i in target.special_ids}
-        self.beginning = draft.encode("")
+        self.special = {i: self._special(i) for i in self.target.special}
+        self.beginning = [i for i in draft.encode("") if i < draft_size]
         self._columns: dict[torch.device, tuple[Tensor, Tensor]] = {}
 
     def columns(self, device: torch.device) -> tuple[Tensor, Tensor]:
@@ -72,11 +64,11 @@ class Dictionary:
             self._columns[device] = ours, theirs
         return self._columns[device]
 
-    def _special(self, token: int, draft: Tokenizer) -> list[int]:
+    def _special(self, token: int) -> list[int]:
         """How the draft reads a special token: as its own of that name, else as text."""
-        spelled = self.target.bytes[token] if token < len(self.target.bytes) else None
-        named = [i for i in sorted(draft.special_ids) if self.draft.bytes[i] == spelled]
-        return named[:1] or self.draft.continuation((spelled or b"").decode())
+        spelled = self.target.join([token])
+        named = [i for i in sorted(self.draft.special) if self.draft.bytes[i] == spelled]
+        return named[:1] or self.draft.continuation(spelled.decode())
 
 
 class Foreign:
@@ -111,10 +103,6 @@ class Foreign:
         width = len(self._dictionary.target.bytes)
         moved = logits.new_full((logits.shape[0], width), -torch.inf)
         return moved.index_copy(1, ours, logits[:, theirs])
-
-    def to_draft(self, token: int) -> int:
-        """The draft's id of a shared token."""
-        return self._dictionary.overlap.to_draft[token]
 
     def _write(self, token: int, pending: bytes) -> bytes:
         """Write one more target token; return the bytes that wait for the rest of their character."""

@@ -7,10 +7,10 @@ its user should know.
 
 from dataclasses import dataclass
 
+from draftwise.drafters.translation import Dictionary
 from draftwise.models.loading import LoadedModel
 from draftwise.models.runner import Runner
-from draftwise.text.overlap import boundaries_met, overlap
-from draftwise.text.spelling import Spelling
+from draftwise.text.overlap import boundaries_met
 from draftwise.text.vocabulary import VocabularyInfo, VocabularyVerdict, compare
 
 SAMPLE = """The ferry leaves at 7:45 in the morning, and there is room for 120 cars.
@@ -45,13 +45,15 @@ class ModelFacts:
 class Sharing:
     """What two different vocabularies have in common.
 
-    shared, total: tokens of the draft that the target has too, and all that stand for text.
+    shared, total, share: tokens of the draft that the target has too, all that stand for text, and the
+    ratio of the two.
     boundaries: of the places in a sample text where a token of the target ends, the share where one
     of the draft does too.
     """
 
     shared: int
     total: int
+    share: float
     boundaries: float
 
 
@@ -82,14 +84,18 @@ def vocabulary_of(model: LoadedModel, runner: Runner) -> VocabularyInfo:
 
 
 def pair(
-    target: LoadedModel, target_runner: Runner, draft: LoadedModel, draft_runner: Runner
+    target: LoadedModel,
+    target_runner: Runner,
+    draft: LoadedModel,
+    draft_runner: Runner,
+    foreign: str = "intersection",
 ) -> Pairing:
-    """Compare two loaded models."""
+    """Compare two loaded models; foreign: how the draft is to draft if its vocabulary is another."""
     ours, theirs = facts(target, target_runner), facts(draft, draft_runner)
     verdict = compare(vocabulary_of(target, target_runner), vocabulary_of(draft, draft_runner))
-    sharing = None if verdict.kind != "different" else share(target, draft)
+    sharing = None if verdict.kind != "different" else share(target, draft, theirs.real_size)
     errors, warnings = [], []
-    if sharing is not None and not sharing.shared:
+    if sharing is not None and not sharing.shared and foreign == "intersection":
         errors.append(
             f"{ours.name} and {theirs.name} have no token in common: nothing can be drafted by "
             "intersection (--foreign string may do)"
@@ -113,14 +119,12 @@ def pair(
     return Pairing(ours, theirs, verdict, sharing, tuple(errors), tuple(warnings))
 
 
-def share(target: LoadedModel, draft: LoadedModel) -> Sharing:
+def share(target: LoadedModel, draft: LoadedModel, draft_size: int) -> Sharing:
     """Compare the tokens of two vocabularies, and how they cut a sample text."""
-    ours, theirs = Spelling(target.tokenizer), Spelling(draft.tokenizer)
-    common = overlap(
-        ours.bytes, theirs.bytes, target.tokenizer.special_ids, draft.tokenizer.special_ids
-    )
-    cuts = [[s.bytes[i] or b"" for i in s.continuation(SAMPLE)] for s in (ours, theirs)]
-    return Sharing(len(common.to_draft), common.total, boundaries_met(*cuts))
+    dictionary = Dictionary(target.tokenizer, draft.tokenizer, draft_size)
+    common, spellings = dictionary.overlap, (dictionary.target, dictionary.draft)
+    cuts = [[s.join([i]) for i in s.continuation(SAMPLE)] for s in spellings]
+    return Sharing(len(common.to_draft), common.total, common.share, boundaries_met(*cuts))
 
 
 def facts(model: LoadedModel, runner: Runner) -> ModelFacts:

@@ -1,6 +1,7 @@
 """A transformers tokenizer as the rest of the library sees it: `text.tokenizer` is the protocol."""
 
 from collections.abc import Sequence
+from threading import Lock
 from typing import Protocol, cast
 
 from jinja2 import TemplateError
@@ -26,7 +27,8 @@ class Turn(Protocol):
 class HFTokenizer:
     """Text to tokens and back, by the model's own rules; spaces are never tidied up.
 
-    tokenizer: any transformers tokenizer; it is not changed.
+    tokenizer: any transformers tokenizer. Whether it splits special tokens is a switch of the tokenizer
+        that each encoding sets for itself, so one of them runs at a time.
     end_ids: tokens that end the model's text; the model's configuration knows more of them.
     """
 
@@ -34,6 +36,7 @@ class HFTokenizer:
         self, tokenizer: PreTrainedTokenizerBase, name: str, end_ids: frozenset[int]
     ) -> None:
         self._tokenizer = tokenizer
+        self._encoding = Lock()
         self._strings = _strings(tokenizer)
         self._name = name
         self._end_ids = end_ids
@@ -72,13 +75,15 @@ class HFTokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Tokens of a raw prompt, with BOS where the model was trained so."""
-        return self._tokenizer(text, verbose=False).input_ids
+        with self._encoding:
+            return self._tokenizer(text, verbose=False).input_ids
 
     def encode_plain(self, text: str) -> list[int]:
         """Tokens of the text alone, none of them special."""
-        ids = self._tokenizer(
-            text, add_special_tokens=False, split_special_tokens=True, verbose=False
-        ).input_ids
+        with self._encoding:
+            ids = self._tokenizer(
+                text, add_special_tokens=False, split_special_tokens=True, verbose=False
+            ).input_ids
         return cast("list[int]", ids)
 
     def decode(self, ids: Sequence[int], skip_special: bool = True) -> str:
@@ -94,9 +99,10 @@ class HFTokenizer:
             raise PromptError(f"{self.name} has no chat template: give it raw text (--raw).")
         turns = [{"role": turn.role, "content": turn.content} for turn in messages]
         try:
-            ids = self._tokenizer.apply_chat_template(
-                turns, add_generation_prompt=True, return_dict=False
-            )
+            with self._encoding:
+                ids = self._tokenizer.apply_chat_template(
+                    turns, add_generation_prompt=True, return_dict=False
+                )
         except (TemplateError, ValueError, IndexError) as error:
             raise PromptError(
                 f"{self.name}'s chat template refuses the messages: {error}"

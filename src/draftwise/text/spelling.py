@@ -8,6 +8,7 @@ stored as they read.
 import re
 from collections.abc import Sequence
 from functools import cache
+from itertools import chain
 
 from draftwise.text.tokenizer import Tokenizer
 
@@ -18,35 +19,44 @@ _ANCHOR = "\n"
 class Spelling:
     """The bytes of a tokenizer's tokens.
 
-    bytes: of every id; None for an unused one. lone: id of each byte that is a token of its own.
+    bytes: of every id; None for an unused one. special: ids of special tokens. lone: id of each byte
+    that is a token of its own. Ids from `size` on are left out of all three, and of continuations: a
+    tokenizer may know more ids than its model has rows.
     """
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: Tokenizer, size: int | None = None) -> None:
         self.tokenizer = tokenizer
         spell = _from_byte_letters if tokenizer.byte_level else _from_sentencepiece
         added = tokenizer.added_ids
-        self.bytes: Sequence[bytes | None] = [
+        self._all = [
             None if string is None else string.encode() if i in added else spell(string)
             for i, string in enumerate(tokenizer.token_strings())
         ]
+        self.bytes: Sequence[bytes | None] = self._all[:size]
+        self.special = frozenset(i for i in tokenizer.special_ids if i < len(self.bytes))
         self.lone = {b[0]: i for i, b in enumerate(self.bytes) if b is not None and len(b) == 1}
 
     def join(self, ids: Sequence[int]) -> bytes:
         """Bytes of a sequence, special tokens as they read."""
-        return b"".join(self.bytes[i] or b"" for i in ids)
+        return b"".join(self._all[i] or b"" for i in ids)
 
     def continuation(self, text: str) -> list[int]:
         """Tokens of text that goes on from earlier text, none of them special."""
+        ids, known = self._continued(text), len(self.bytes)
+        spelled = ([i] if i < known else self.lone_bytes(self._all[i] or b"") for i in ids)
+        return [*chain.from_iterable(spelled)]
+
+    def lone_bytes(self, spelled: bytes) -> list[int]:
+        """Tokens of one byte each, as far as the vocabulary has them."""
+        return [self.lone[byte] for byte in spelled if byte in self.lone]
+
+    def _continued(self, text: str) -> list[int]:
         ids = self.tokenizer.encode_plain(text)
         if self.join(ids) == text.encode():
             return ids
         before = self.tokenizer.encode_plain(_ANCHOR)  # it puts a space before every text
         after = self.tokenizer.encode_plain(_ANCHOR + text)
         return after[len(before) :] if after[: len(before)] == before else ids
-
-    def lone_bytes(self, spelled: bytes) -> list[int]:
-        """Tokens of one byte each, as far as the vocabulary has them."""
-        return [self.lone[byte] for byte in spelled if byte in self.lone]
 
 
 @cache

@@ -59,14 +59,12 @@ class VocabularyVerdict:
     kind: "same"; "padding" (the same tokens, but one model has more rows than the other: cut both
         logits to common_size before arg-max and softmax); "different".
     common_size: ids below it are within the real size of both.
-    shared: token strings that both have, under whatever ids.
     num_different: ids that do not mean the same to both. differences: the first of them.
     only_special: whether there are such ids and all are special tokens.
     """
 
     kind: Literal["same", "padding", "different"]
     common_size: int
-    shared: int
     num_different: int = 0
     differences: tuple[Difference, ...] = ()
     only_special: bool = False
@@ -93,17 +91,15 @@ def compare(target: VocabularyInfo, draft: VocabularyInfo) -> VocabularyVerdict:
     """
     ours, theirs = tuple(target.strings[: target.size]), tuple(draft.strings[: draft.size])
     common = min(len(ours), len(theirs))
-    shared = len((set(ours) & set(theirs)) - {None})
     if ours == theirs:
         kind = "same" if target.embedding_rows == draft.embedding_rows else "padding"
-        return VocabularyVerdict(kind, common, shared)
+        return VocabularyVerdict(kind, common)
     pairs = enumerate(zip_longest(ours, theirs))
     differing = [(i, a, b) for i, (a, b) in pairs if a != b]
     special = target.special_ids | draft.special_ids
     return VocabularyVerdict(
         "different",
         common,
-        shared,
         num_different=len(differing),
         differences=tuple(Difference(*difference) for difference in differing[:SHOWN]),
         only_special=all(i in special for i, _, _ in differing),

@@ -50,7 +50,11 @@ def test_a_prompt_comes_from_the_argument_an_option_a_file_or_stdin_all_the_same
         (("",), b"", "the prompt is empty"),
         ((), b"caf\xe9", "standard input is not UTF-8 at byte 3"),
         (("--prompt-file", "missing.txt"), b"", "cannot read missing.txt: No such file"),
-        (("x", "--prompt-file", "missing.txt"), b"", "not both"),
+        (("x", "--prompt-file", "missing.txt"), b"", "give the prompt once"),
+        (("x", "--prompt", "y"), b"", "give the prompt once"),
+        (("--prompt-file", "~nobody-here/x"), b"", "cannot read ~nobody-here/x"),
+        (("x", "--stop", ""), b"", "a stop string is empty"),
+        (("x", "--draft", "lookup", "--draft-dtype", "float32"), b"", "draft_dtype is for a draft"),
         (("x", "--temperature", "nan"), b"", "temperature"),
         (("x", "--tokens", "0"), b"", "tokens is 0"),
         (("x", "--rule", "guess"), b"", "'guess' is not one of"),
@@ -73,6 +77,8 @@ def test_bad_input_is_one_clear_line_and_exit_2(generate, arguments, stdin, said
     [
         (("--target", "./nowhere"), "There is no folder or file nowhere"),
         (("--target", "~/nowhere.gguf"), "nowhere.gguf"),
+        (("--target", "~nobody-here/x"), "is no model's name or path"),
+        (("--target", "a long prompt in the wrong place " * 20), "is no model's name or path"),
         (("--target", "smollm2-135"), "did you mean smollm2-135m"),
     ],
 )
@@ -84,6 +90,24 @@ def test_a_model_that_cannot_be_used_is_one_clear_line_and_exit_1(generate, argu
     assert said in shown
     assert shown.count("\n") == 1
     assert time.monotonic() - start < 60
+
+
+def test_a_wrong_value_is_told_before_any_model_is_looked_for(generate):
+    process = generate("x", "--target", "./nowhere", "--temperature", "nan")
+    assert process.returncode == 2
+    assert b"temperature" in process.stderr
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_text_is_utf8_whatever_the_locale_says(start, encoding):
+    locale = {**os.environ, "PYTHONIOENCODING": encoding}
+    with start(
+        "Rivers?", "--raw", stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=locale
+    ) as process:
+        out, shown = process.communicate(timeout=120)
+    assert process.returncode == 0, shown.decode()
+    assert out.decode("utf-8")
+    assert not out.isascii()
 
 
 def test_stream_on_a_pipe_is_the_plain_text(generate):

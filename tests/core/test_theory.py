@@ -17,6 +17,7 @@ from draftwise.core.theory import (
     expected_tokens,
     operations_factor,
     paper_speedup,
+    predicted_speedup,
     speedup,
     speedup_from_tokens,
 )
@@ -356,3 +357,15 @@ def test_the_numeric_core_loads_without_torch_and_numpy() -> None:
     program = "import sys\n" + "".join(f"import draftwise.core.{name}\n" for name in modules)
     program += "sys.exit(bool({'torch', 'numpy', 'scipy'} & set(sys.modules)))"
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+@given(st.floats(0, 0.99), st.integers(1, 12), st.floats(0, 1), st.floats(0.5, 3), st.floats(0, 1))
+def test_rounds_of_one_length_are_predicted_as_the_formula_says(alpha, k, c, v, o):
+    expected = speedup(alpha, k, c, v, o)
+    assert predicted_speedup(alpha, [(k, k)] * 3, c=c, v=v, o=o) == pytest.approx(expected)
+
+
+def test_a_round_without_a_guess_costs_a_plain_pass_and_gives_one_token():
+    assert predicted_speedup(0.5, [(0, 0)] * 4, c=0.1, v=2.0) == 1.0
+    with pytest.raises(ValueError, match="no rounds"):
+        predicted_speedup(0.5, [], c=0.1, v=1.0)

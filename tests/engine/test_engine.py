@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import draftwise
-from draftwise.core.errors import BusyError, FaultError, OptionError, PromptError
+from draftwise.core.errors import BusyError, ClosedError, FaultError, OptionError, PromptError
 from draftwise.testing.scripted import ScriptedDrafter
 from draftwise.testing.tokenizers import NUM_TOKENS
 from draftwise.testing.toys import toy
@@ -162,10 +162,92 @@ def test_an_abandoned_stream_leaves_the_engine_as_good_as_new(engine):
         assert engine.generate(PROMPT, tokens=30).token_ids == expected
 
 
-def test_a_dropped_stream_frees_the_engine(engine):
-    next(engine.stream(PROMPT, tokens=30))
-    gc.collect()
-    assert engine.generate(PROMPT, tokens=5).counters.emitted == 5
+def test_a_dropped_stream_frees_the_engine_at_once(engine):
+    gc.disable()
+    try:
+        for _ in engine.stream(PROMPT, tokens=30):
+            break
+        assert engine.generate(PROMPT, tokens=5).counters.emitted == 5
+    finally:
+        gc.enable()
+
+
+def test_a_closed_engine_says_so_and_may_be_closed_again(target):
+    engine = draftwise.load(target, "lookup")
+    stream = engine.stream(PROMPT, tokens=30)
+    next(stream)
+    engine.close()
+    engine.close()
+    with pytest.raises(StopIteration):
+        next(stream)
+    with pytest.raises(ClosedError, match="load another"):
+        engine.generate(PROMPT)
+
+
+def test_an_error_in_the_consumer_is_the_one_that_is_seen(target):
+    def consume():
+        with draftwise.load(target, "lookup") as engine:
+            for _ in engine.stream(PROMPT, tokens=30):
+                raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        consume()
+
+
+def test_a_stream_may_be_handed_to_another_thread_which_then_holds_the_turn(engine):
+    stream = engine.stream(PROMPT, tokens=30)
+    next(stream)
+    refused = []
+
+    def drive():
+        next(stream)
+        try:
+            engine.generate(PROMPT, tokens=2)
+        except BusyError as error:
+            refused.append(error)
+        stream.close()
+
+    thread = threading.Thread(target=drive)
+    thread.start()
+    assert engine.generate(PROMPT, tokens=2).counters.emitted == 2  # waits, and is not refused
+    thread.join()
+    assert refused
+
+
+def test_a_comparison_that_was_cut_off_claims_nothing(engine):
+    with engine.stream(PROMPT, tokens=30, k=8, baseline=True) as stream:
+        next(stream)
+    assert stream.result.baseline is stream.result.identity is stream.result.speedup is None
+
+
+def test_a_bias_without_bounds_is_still_json(engine):
+    result = engine.generate(PROMPT, tokens=5, logit_bias={65: float("-inf")})
+    told = json.loads(json.dumps(result.as_dict(), allow_nan=False))
+    assert told["settings"]["logit_bias"] == [[65, "-inf"]]
+
+
+def test_a_stop_token_ends_the_text_and_stays_in_the_ids(engine):
+    ids = engine.generate(PROMPT, tokens=20).token_ids
+    stopped = engine.generate(PROMPT, tokens=20, stop_ids=[ids[3]])
+    assert stopped.finish_reason == "stop"
+    assert stopped.token_ids == ids[: ids.index(ids[3]) + 1]
+
+
+def test_the_time_of_the_loop_is_billed_within_five_percent(target):
+    with draftwise.load(target, "none") as engine:
+        ids = engine.target.tokenizer.chat([draftwise.Message("user", PROMPT)])
+        text = engine.generate(ids, tokens=40).token_ids
+    slow = ScriptedDrafter([*ids, *text], 0.8, vocab_size=NUM_TOKENS, seconds_per_token=0.01)
+    with draftwise.load(target, slow) as engine:
+        engine.generate(ids, tokens=4)
+        stream = engine.stream(ids, tokens=40)
+        start = time.perf_counter()
+        for _ in stream:
+            pass
+        wall = time.perf_counter() - start
+    times = stream.result.times
+    assert 0.95 * wall <= times.total <= wall
+    assert times.draft >= 0.01 * stream.result.counters.drafted
 
 
 def test_without_a_draft_named_objects_are_drafted_for_by_lookup_at_its_usual_k(target):
@@ -211,6 +293,9 @@ def test_wrong_options_are_told_before_any_work_with_the_nearest_name(engine):
     for wrong in (
         {"tokens": 0}, {"k": -1}, {"temperature": float("nan")}, {"temperature": -1}, {"top_p": 0},
         {"rule": "guess"}, {"stop": ("",)}, {"logit_bias": ((10**9, 1.0),)}, {"banned_words": ("",)},
+        {"tokens": 2.5}, {"tokens": float("nan")}, {"tokens": True}, {"raw": "no"}, {"k": 1.5},
+        {"seed": "x"}, {"stop": 5}, {"stop": (5,)}, {"logit_bias": 5}, {"min_tokens": 99, "tokens": 3},
+        {"stop": "\ud800"}, {"stop_ids": (10**9,)}, {"stop_ids": (-1,)},
     ):  # fmt: skip
         with pytest.raises(OptionError):
             engine.generate(PROMPT, **wrong)
@@ -226,6 +311,9 @@ def test_prompts_that_cannot_work_are_refused_with_both_numbers(engine):
         engine.generate([NUM_TOKENS])
     with pytest.raises(PromptError):
         engine.generate([True, "x"])
+    for wrong in ([True], None, "\ud800", 7):
+        with pytest.raises(PromptError):
+            engine.generate(wrong)
 
 
 def test_banned_words_and_stop_strings_are_text(engine):

@@ -7,7 +7,7 @@ import click
 
 from draftwise.cli.options import options_of, taken_by
 from draftwise.cli.prompts import read_prompt
-from draftwise.engine.options import GenerateOptions, ModelOptions
+from draftwise.engine.options import GenerateOptions, ModelOptions, make
 
 if TYPE_CHECKING:
     from draftwise.engine.result import Result
@@ -41,16 +41,15 @@ def generate(
     Plain decoding runs beside it, in turns, so that both see the same machine. The exit status is 3
     if the output differs by more than rounding explains.
     """
-    GenerateOptions(
-        **taken_by(GenerateOptions, options)
-    )  # a wrong value is told before models load
-    text = read_prompt(prompt if prompt is not None else prompt_option, prompt_file)
+    models = make(ModelOptions, taken_by(ModelOptions, options))
+    asked = make(GenerateOptions, taken_by(GenerateOptions, options))
+    text = read_prompt(prompt, prompt_option, prompt_file)
 
     from draftwise.core.errors import FaultError
     from draftwise.engine.load import load
 
-    with load(**taken_by(ModelOptions, options)) as engine:
-        writing = engine.stream(text, baseline=baseline, **taken_by(GenerateOptions, options))
+    with load(options=models) as engine:
+        writing = engine.stream(text, asked, baseline=baseline)
         try:
             _write(writing, stream and not as_json)
         except FaultError:

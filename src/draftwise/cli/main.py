@@ -1,6 +1,7 @@
 """The entry point: the verbs, and what every verb does about errors, Ctrl-C and closed pipes."""
 
 import importlib
+import io
 import os
 import sys
 from typing import Any
@@ -59,6 +60,9 @@ def draftwise() -> None:
 
 def main() -> None:
     """Run the command line and exit."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # text is UTF-8 here, whatever the locale says
+            stream.reconfigure(encoding="utf-8", errors="replace")
     try:
         status = draftwise.main(standalone_mode=False)
     except click.exceptions.Exit as exit_:

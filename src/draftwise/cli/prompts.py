@@ -8,18 +8,19 @@ from draftwise.core.errors import PromptError
 _BOM = "\ufeff"
 
 
-def read_prompt(text: str | None, file: str | None) -> str:
+def read_prompt(argument: str | None, text: str | None, file: str | None) -> str:
     """Return the prompt of a command. A final newline of a file or of standard input is dropped."""
-    if text is not None and file is not None:
-        raise PromptError("give the prompt as an argument or as a file, not both")
-    if text is not None:
-        return _checked(text)
+    if sum(given is not None for given in (argument, text, file)) > 1:
+        raise PromptError("give the prompt once: as an argument, with --prompt, or as a file")
+    for given in (argument, text):
+        if given is not None:
+            return _checked(given)
     if file is not None and file != "-":
-        path = Path(file).expanduser()
         try:
-            return decoded(path.read_bytes(), file)
-        except OSError as error:
-            raise PromptError(f"cannot read {file}: {error.strerror or error}") from error
+            return decoded(Path(file).expanduser().read_bytes(), file)
+        except (OSError, RuntimeError) as error:  # RuntimeError: ~name of nobody
+            reason = getattr(error, "strerror", None) or error
+            raise PromptError(f"cannot read {file}: {reason}") from error
     if file is None and sys.stdin.isatty():
         raise PromptError(
             "there is no prompt: give it as an argument, with --prompt-file, or pipe it in"

@@ -25,8 +25,8 @@ def legend() -> Text:
 def proof(result: Result) -> Text:
     """Say what was proved, and no more."""
     identity = result.identity
-    if result.baseline is None:
-        return Text("not compared: no plain run was made", style="yellow")
+    if result.baseline is None or (identity is None and _promises_text(result)):
+        return Text("not compared: no plain run was made to its end", style="yellow")
     if identity is None:
         rule = result.settings["rule"]
         return Text(
@@ -38,6 +38,11 @@ def proof(result: Result) -> Text:
             f"identical: all {identity.tokens} tokens are those of plain decoding", style="green"
         )
     return _partings(identity)
+
+
+def _promises_text(result: Result) -> bool:
+    """Whether the rule promises the very text, so that only an interrupt leaves it unproved."""
+    return result.settings["rule"] == "match" or not result.settings["temperature"]
 
 
 def bill(result: Result) -> RenderableType:

@@ -25,5 +25,9 @@ class BusyError(DraftwiseError):
     """An engine was asked for a second request while the first is still open in the same thread."""
 
 
+class ClosedError(DraftwiseError):
+    """An engine was used after it was closed."""
+
+
 class FaultError(DraftwiseError):
     """Speculative output differs from plain output by more than the arithmetic explains."""

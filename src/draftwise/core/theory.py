@@ -18,7 +18,7 @@ Speed-ups are factors against plain decoding: 1.0 is no gain, below 1.0 is a los
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 VerifyOverhead = Callable[[int], float]
@@ -81,6 +81,22 @@ def speedup_from_tokens(tau: float, k: float, c: float, v: float, o: float = 0.0
     if v == 0:
         raise ValueError("v must be above 0: a verify pass takes time")
     return tau / (k * c + v + o)
+
+
+def predicted_speedup(
+    alpha: float, rounds: Sequence[tuple[int, int]], *, c: float, v: float, o: float = 0.0
+) -> float:
+    """Speed-up of rounds of different lengths: the tokens that alpha promises over what they cost.
+
+    rounds: (drafted tokens l, draft passes) of each. v: one verify pass over one plain pass; a round
+    that drafted nothing verifies in a plain pass. o: the rest of a round over a plain pass.
+    sum of E(alpha, l) / sum of (passes c + v + o); with equal rounds this is `speedup`.
+    """
+    if not rounds:
+        raise ValueError("there are no rounds to predict")
+    tokens = sum(expected_tokens(alpha, drafted) for drafted, _ in rounds)
+    cost = sum(passes * c + (v if drafted else 1.0) + o for drafted, passes in rounds)
+    return tokens / cost
 
 
 def operations_factor(alpha: float, k: int, c_hat: float) -> float:

@@ -27,20 +27,22 @@ MODEL_FREE = {"lookup": PromptLookup, "none": NoDraft}
 """Drafters that are named and need no model. Beside them: self, and any name of a model."""
 
 
-def load(target: Any = None, draft: Any = None, **options: Any) -> Engine:
-    """Load an engine. `options` are the fields of ModelOptions.
+def load(
+    target: Any = None, draft: Any = None, options: ModelOptions | None = None, **named: Any
+) -> Engine:
+    """Load an engine. Options are given as ModelOptions, or its fields by name.
 
     target: a built-in or Hub name, a folder, a GGUF file, or a (model, tokenizer) pair of transformers
     objects. draft: the same, or "lookup", "self", "none", or a drafter of your own.
     """
-    named = {
+    paths = {
         name: str(value)
         for name, value in (("target", target), ("draft", draft))
         if isinstance(value, str | Path)
     }
-    chosen = make(ModelOptions, options | named)
+    chosen = make(ModelOptions, named | paths, options)
     set_threads(chosen.threads)
-    by_name = target is None or "target" in named
+    by_name = target is None or "target" in paths
     loaded, runner = load_runner(chosen.target if by_name else target, chosen)
     usual = chosen.drafter if by_name else OTHERWISE
     drafter = _drafter(usual if draft is None else draft, loaded, runner, chosen)
@@ -67,14 +69,23 @@ def check_pair(options: ModelOptions) -> Pairing:
             f"--draft {options.drafter} needs no check: it works with every target; name a model"
         )
     set_threads(options.threads)
-    return pair(*load_runner(options.target, options), *load_draft_runner(options.drafter, options))
+    target, draft = (
+        load_runner(options.target, options),
+        load_draft_runner(options.drafter, options),
+    )
+    return pair(*target, *draft, foreign=options.foreign)
+
+
+def _refuse_what_no_model_takes(draft: object, options: ModelOptions) -> None:
+    for name in ("draft_device", "draft_dtype"):
+        if getattr(options, name) is not None:
+            raise OptionError(f"{name} is for a draft model, and {draft} is none: leave it out")
 
 
 def _drafter(draft: Any, target: LoadedModel, runner: Runner, options: ModelOptions) -> Drafter:
-    if isinstance(draft, str) and draft in MODEL_FREE:
-        return MODEL_FREE[draft]()
-    if draft == "self":
-        return DraftModel(runner, "self")
+    if isinstance(draft, str) and draft in (*MODEL_FREE, "self"):
+        _refuse_what_no_model_takes(draft, options)
+        return DraftModel(runner, "self") if draft == "self" else MODEL_FREE[draft]()
     if not isinstance(draft, str | Path | tuple):
         return draft
     model, draft_runner = load_draft_runner(draft, options)

@@ -5,11 +5,15 @@ here or in the types that they are made into, before any model runs.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
-from typing import Any, TypeVar
+from types import UnionType
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
 
 from draftwise.core.errors import OptionError
+
+if TYPE_CHECKING:
+    from draftwise.core.sampling import SamplingOptions
 
 DEFAULT_TARGET, ITS_DRAFT = "qwen2.5-coder-1.5b", "smollm2-135m"
 OTHERWISE = "lookup"
@@ -47,7 +51,7 @@ class ModelOptions:
     )
 
     def __post_init__(self) -> None:
-        _check_choices(self)
+        _settle(self)
 
     @property
     def drafter(self) -> str:
@@ -79,43 +83,104 @@ class GenerateOptions:
     logit_bias: tuple[tuple[int, float], ...] = option(
         (), "Added to the logit of a token id; repeatable."
     )
-    banned_words: tuple[str, ...] = option((), "Words never to write.")
+    banned_words: tuple[str, ...] = option(
+        (), "Words whose usual tokens are never completed.", "--banned-word"
+    )
     no_repeat_ngram: int = option(0, "Let no run of so many tokens occur twice; 0: off.")
     min_tokens: int = option(0, "Fewest tokens to write before a stop.")
     stop: tuple[str, ...] = option((), "Text to stop before.")
+    stop_ids: tuple[int, ...] = option((), "Token ids to stop at.", "--stop-id")
     ignore_eos: bool = option(False, "Write on past the end token.")
     seed: int | None = option(None, "Seed of sampling; a fresh one each time if not given.")
     rule: str = option("match", "Acceptance rule.", choices=("match", "rejection", "block"))
 
     def __post_init__(self) -> None:
+        _settle(self)
         for name, least in (("tokens", 1), ("k", 0)):
             value = getattr(self, name)
             if value is not None and value < least:
                 raise OptionError(f"{name} is {value}: give {least} or more")
-        _check_choices(self)
-        if isinstance(self.stop, str):
-            object.__setattr__(self, "stop", (self.stop,))
+        if self.min_tokens > self.tokens:
+            raise OptionError(f"min_tokens is {self.min_tokens}, more than tokens, {self.tokens}")
+        if "" in self.stop:
+            raise OptionError("a stop string is empty and would stop at once: leave it out")
+        self.sampling  # noqa: B018 - raises for a value out of range
+
+    @property
+    def sampling(self) -> "SamplingOptions":
+        """The options of sampling, banned words apart: those need a tokenizer."""
+        from draftwise.core.sampling import SamplingOptions  # torch, which help does not need
+
+        names = [f.name for f in fields(SamplingOptions) if f.name != "banned_words"]
+        return SamplingOptions(**{name: getattr(self, name) for name in names})
 
 
-def _check_choices(options: object) -> None:
+def _settle(options: object) -> None:
+    """Hold every field to its type and choices; lists become tuples, and a lone text a tuple of one."""
+    hints = get_type_hints(type(options))
     for f in fields(options):  # pyright: ignore[reportArgumentType]
-        choices, value = f.metadata["choices"], getattr(options, f.name)
+        hint, value = hints[f.name], getattr(options, f.name)
+        if get_origin(hint) is tuple:
+            value = _as_tuple(value)
+            object.__setattr__(options, f.name, value)
+        if not _fits(value, hint):
+            raise OptionError(f"{f.name} is {value!r}: {f.metadata['help'].rstrip('.')}")
+        choices = f.metadata["choices"]
         if choices and value not in choices:
             raise OptionError(f"{f.name} is {value!r}: give one of {', '.join(choices)}")
+
+
+def _as_tuple(value: Any) -> Any:
+    if isinstance(value, str):
+        return (value,)
+    if isinstance(value, Mapping):
+        return tuple(value.items())
+    if isinstance(value, list | tuple | set | frozenset):
+        return tuple(tuple(item) if isinstance(item, list) else item for item in value)
+    return value
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value is of a type as options have them; no bool for a number, no broken text."""
+    if get_origin(hint) is tuple:
+        inner = get_args(hint)
+        items = (
+            inner[:1] * len(value) if isinstance(value, tuple) and inner[-1:] == (...,) else inner
+        )
+        return (
+            isinstance(value, tuple)
+            and len(value) == len(items)
+            and all(_fits(item, kind) for item, kind in zip(value, items, strict=True))
+        )
+    if isinstance(hint, UnionType):
+        return any(_fits(value, kind) for kind in get_args(hint))
+    if hint is str:
+        return isinstance(value, str) and _is_text(value)
+    if hint is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, hint) and (hint is bool or not isinstance(value, bool))
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 Options = TypeVar("Options", ModelOptions, GenerateOptions)
 
 
-def make(kind: type[Options], given: Mapping[str, Any]) -> Options:
-    """Build options from names and values; an unknown name is an error that names the nearest."""
+def make(kind: type[Options], given: Mapping[str, Any], ready: Options | None = None) -> Options:
+    """Build options from names and values, on top of those that are ready.
+
+    An unknown name is an error that names the nearest.
+    """
     known = [f.name for f in fields(kind)]
     for name in given:
         if name not in known:
             near = get_close_matches(name, known, n=1)
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
             raise OptionError(f"there is no option {name}: {hint}")
-    try:
-        return kind(**given)
-    except TypeError as error:
-        raise OptionError(f"an option has the wrong type: {error}") from error
+    return kind(**given) if ready is None else replace(ready, **given)

@@ -1,5 +1,6 @@
 """What a request gives back: the text, the proof, and the bill. Names are those of `generate --json`."""
 
+import math
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -8,7 +9,7 @@ from statistics import median
 
 from draftwise.core.clock import Times
 from draftwise.core.counters import Counters, Rates, rates
-from draftwise.core.theory import expected_tokens
+from draftwise.core.theory import predicted_speedup
 from draftwise.decoding.proof import Identity
 from draftwise.decoding.round import FinishReason, Round
 from draftwise.decoding.run import Run
@@ -94,7 +95,7 @@ class Result:
             "text": self.text,
             **_as_dict(self.run),
             "rates": self.rates.as_dict(),
-            "settings": dict(self.settings),
+            "settings": {name: _finite(value) for name, value in self.settings.items()},
             "versions": dict(self.versions),
             "notes": list(self.notes),
             "baseline": self.baseline and _as_dict(self.baseline),
@@ -140,23 +141,23 @@ def rates_of(run: Run, plain: Measured | None) -> Rates:
 
 
 def speedup(run: Run, plain: Measured, of_run: Rates) -> Speedup:
-    """Compare measured and predicted speed-up.
-
-    Predicted: the tokens that alpha promises over the time that c and v cost, both summed over the
-    lengths l that were drafted: sum E(alpha, l) / sum (l c + v), where v is 1 for l = 0.
-    """
+    """Compare measured and predicted speed-up; see `theory.predicted_speedup`."""
     mine, theirs = measure(run).tokens_per_second, plain.tokens_per_second
     measured = mine / theirs if mine and theirs else None
-    lengths = [r.count.drafted for r in run.rounds]
-    if of_run.alpha is None or of_run.verify_overhead is None:
+    pass_ms = plain.pass_ms.verify
+    if of_run.alpha is None or of_run.verify_overhead is None or not pass_ms:
         return Speedup(measured, None)
-    c = of_run.cost_ratio or 0.0
-    tokens = sum(expected_tokens(of_run.alpha, length) for length in lengths)
-    time = sum(
-        r.count.draft_passes * c + (of_run.verify_overhead if r.count.drafted else 1.0)
-        for r in run.rounds
+    outside = sum(
+        r.times.rest + (0.0 if r.count.draft_passes else r.times.draft) for r in run.rounds
     )
-    return Speedup(measured, tokens / time)
+    predicted = predicted_speedup(
+        of_run.alpha,
+        [(r.count.drafted, r.count.draft_passes) for r in run.rounds],
+        c=of_run.cost_ratio or 0.0,
+        v=of_run.verify_overhead,
+        o=1000 * outside / len(run.rounds) / pass_ms,
+    )
+    return Speedup(measured, predicted)
 
 
 def versions() -> dict[str, str]:
@@ -174,6 +175,13 @@ def _as_dict(measured: Measured) -> dict[str, object]:
         "pass_ms": asdict(measured.pass_ms),
         "tokens_per_second": measured.tokens_per_second,
     }
+
+
+def _finite(value: object) -> object:
+    """A setting as JSON takes it: a bias of -inf is spelled out."""
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _median_ms(seconds: Sequence[float]) -> float | None:

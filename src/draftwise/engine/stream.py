@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from types import TracebackType
 
 from draftwise.core.errors import FaultError
@@ -9,9 +10,22 @@ from draftwise.decoding.proof import Identity
 from draftwise.decoding.round import Round
 from draftwise.decoding.run import Run, interleave
 from draftwise.engine.result import Result, measure, rates_of, speedup, versions
+from draftwise.engine.turn import Turn
 
 Open = Callable[[], AbstractContextManager[tuple[Run, Run | None]]]
 """Takes the engine; gives the speculative run and, if asked for, the plain one beside it."""
+
+Prove = Callable[[Run, Run], Identity | None]
+
+
+@dataclass(slots=True)
+class Progress:
+    """What there is of a request so far. Apart from the stream, so that dropping one frees the engine."""
+
+    run: Run | None = None
+    plain: Run | None = None
+    identity: Identity | None = None
+    holds_turn: bool = False
 
 
 class Stream:
@@ -23,22 +37,19 @@ class Stream:
     """
 
     def __init__(
-        self,
-        open_runs: Open,
-        prove: Callable[[Run, Run], Identity | None],
-        settings: Mapping[str, object],
+        self, open_runs: Open, prove: Prove, turn: Turn, settings: Mapping[str, object]
     ) -> None:
-        self._open_runs, self._prove = open_runs, prove
+        self._turn = turn
         self._settings = settings
-        self._run: Run | None = None
-        self._plain: Run | None = None
-        self._identity: Identity | None = None
-        self._rounds = self._write()
+        self._progress = Progress()
+        self._rounds = _write(open_runs, prove, self._progress)
 
     def __iter__(self) -> Iterator[Round]:
         return self
 
     def __next__(self) -> Round:
+        if self._progress.holds_turn:
+            self._turn.hand_to_this_thread()
         return next(self._rounds)
 
     def __enter__(self) -> "Stream":
@@ -59,16 +70,22 @@ class Stream:
     @property
     def begun(self) -> bool:
         """Whether writing has begun, so that there is a result."""
-        return self._run is not None
+        return self._progress.run is not None
 
     @property
     def result(self) -> Result:
-        """What was written so far: the whole result once the stream has ended."""
-        if self._run is None:
+        """What was written so far: the whole result once the stream has ended.
+
+        Baseline, proof and speed-up are there once both runs have ended.
+        """
+        run, plain = self._progress.run, self._progress.plain
+        if run is None:
             raise RuntimeError("the stream has not begun: take a round from it first")
-        run, finished = self._run, self._run.finish_reason is not None
-        plain = measure(self._plain) if self._plain and finished else None
-        rates = rates_of(run, plain)
+        ended = (
+            run.finish_reason is not None and plain is not None and plain.finish_reason is not None
+        )
+        baseline = measure(plain) if plain and ended else None
+        rates = rates_of(run, baseline)
         return Result(
             text=run.text,
             run=measure(run),
@@ -76,17 +93,22 @@ class Stream:
             settings=self._settings,
             versions=versions(),
             notes=tuple(sorted({round_.note for round_ in run.rounds if round_.note})),
-            baseline=plain,
-            identity=self._identity,
-            speedup=speedup(run, plain, rates) if plain else None,
+            baseline=baseline,
+            identity=self._progress.identity,
+            speedup=speedup(run, baseline, rates) if baseline else None,
         )
 
-    def _write(self) -> Generator[Round]:
-        with self._open_runs() as (self._run, self._plain):
-            if self._plain is None:
-                yield from self._run
+
+def _write(open_runs: Open, prove: Prove, progress: Progress) -> Generator[Round, None, None]:
+    with open_runs() as (progress.run, progress.plain):
+        progress.holds_turn = True
+        try:
+            if progress.plain is None:
+                yield from progress.run
                 return
-            yield from interleave(self._run, self._plain)
-            self._identity = self._prove(self._plain, self._run)
-        if self._identity is not None and self._identity.fault:
-            raise FaultError(f"the output changed: {self._identity.partings[-1]}")
+            yield from interleave(progress.run, progress.plain)
+            progress.identity = prove(progress.plain, progress.run)
+        finally:
+            progress.holds_turn = False
+    if progress.identity is not None and progress.identity.fault:
+        raise FaultError(f"the output changed: {progress.identity.partings[-1]}")

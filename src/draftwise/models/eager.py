@@ -26,7 +26,8 @@ class EagerRunner:
         self._cache = SlotCache(len(kinds))
         self._masks = MaskMaker.of(config)
         self._takes_positions = "logits_to_keep" in inspect.signature(model.forward).parameters
-        self._synchronize = synchronizer(model.device)
+        devices = {weight.device for weight in model.parameters()}  # several, if it is spread
+        self._synchronizers = [synchronizer(device) for device in devices]
         self._info = RunnerInfo(
             name="eager",
             device=model.device,
@@ -94,8 +95,9 @@ class EagerRunner:
         return readings
 
     def synchronize(self) -> None:
-        """Wait for the device."""
-        self._synchronize()
+        """Wait for the device, or for all that the model is spread over."""
+        for synchronize in self._synchronizers:
+            synchronize()
 
 
 def _wanted_positions(reads: Sequence[Read]) -> list[int]:

@@ -46,8 +46,12 @@ def find_source(name: str | Path, progress: bool = True) -> Source:
     """The model's place on this disk, fetched where the name is built in or on the Hub."""
     if name in BUILTIN:
         return Source("built-in", builtin_folder(str(name), progress))
-    path = Path(name).expanduser()
-    if str(name).strip() and path.exists():
+    try:
+        path = Path(name).expanduser()
+        exists = bool(str(name).strip()) and path.exists()
+    except (OSError, RuntimeError, ValueError) as error:  # too long, ~name of nobody, a zero byte
+        raise ModelError(f"{str(name)[:60]!r} is no model's name or path: {error}") from error
+    if exists:
         return _local_source(path)
     if isinstance(name, Path) or _looks_local(name):
         raise ModelError(f"There is no folder or file {path}: check the path.")

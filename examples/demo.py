@@ -40,7 +40,9 @@ def main() -> None:
             speedups[f"{name}, 1.5B with a draft of another vocabulary"] = result.speedup
     with draftwise.load("smollm2-135m", "lookup") as light:
         speedups["edit, 135M with prompt lookup"] = show(light, "edit", tokens=120).speedup
-    console.print("\nThe control: the target drafts for itself. All is accepted, and it is slower by design.")
+    console.print(
+        "\nThe control: the target drafts for itself. All is accepted, and it is slower by design."
+    )
     with draftwise.load("smollm2-135m", "self", dtype="float32") as control:
         result = show(control, "edit", tokens=48)
         speedups["edit, 135M as its own draft"] = result.speedup

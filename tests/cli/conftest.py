@@ -2,6 +2,7 @@
 
 import io
 import json
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -93,6 +94,8 @@ def start(folders):
         return subprocess.Popen(
             [sys.executable, "-m", "draftwise", "generate", *given, *arguments],
             cwd=folders,
+            # In a background job of a shell SIGINT is ignored, and so it would be in its children.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
             **kwargs,
         )
 

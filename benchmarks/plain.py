@@ -29,7 +29,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--target", default="smollm2-135m")
     parser.add_argument("--dtype", default="auto")
-    parser.add_argument("--tokens", type=int, default=48)
+    parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--runs", type=int, default=5)
     options = parser.parse_args()
     logging.set_verbosity_error()

@@ -13,10 +13,6 @@ class ModelError(DraftwiseError):
     """A model cannot be found, fetched, loaded, or used for speculative decoding."""
 
 
-class PairingError(DraftwiseError):
-    """Two models cannot work as target and draft."""
-
-
 class PromptError(DraftwiseError):
     """A prompt is empty, too long for the context, or not readable as text."""
 

@@ -11,10 +11,10 @@ import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
-from types import TracebackType
 from typing import Any
 
 from draftwise.core.clock import Clock, SystemClock
+from draftwise.core.closing import Closing
 from draftwise.core.processors import Processor
 from draftwise.core.stopping import StopConditions
 from draftwise.decoding.generation import Request
@@ -34,7 +34,7 @@ from draftwise.models.runner import Runner
 _WARM_UP_PROMPT = 32
 
 
-class Engine:
+class Engine(Closing):
     """A target with a drafter. `load` makes one.
 
     settings: what took effect when the models were loaded; part of every result.
@@ -60,17 +60,6 @@ class Engine:
         self._session = drafter.open()
         self._turn = Turn()
         self._streams: weakref.WeakSet[Stream] = weakref.WeakSet()
-
-    def __enter__(self) -> "Engine":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Give back the rows, after the requests of other threads; a stream of this one is closed."""

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from types import TracebackType
 
+from draftwise.core.closing import Closing
 from draftwise.core.errors import FaultError
 from draftwise.decoding.proof import Identity
 from draftwise.decoding.round import Round
@@ -28,7 +28,7 @@ class Progress:
     holds_turn: bool = False
 
 
-class Stream:
+class Stream(Closing):
     """Rounds as they are written. Leave it early by `close`, a `with` block, or by dropping it.
 
     The engine is taken with the first round and free again at the end, or when the stream is closed.
@@ -51,17 +51,6 @@ class Stream:
         if self._progress.holds_turn:
             self._turn.hand_to_this_thread()
         return next(self._rounds)
-
-    def __enter__(self) -> "Stream":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Stop writing, and free the engine for the next request."""

@@ -5,17 +5,16 @@ keeps the common prefix, crops what differs and reads what is missing. Prefill, 
 rollback, an aborted request and the next turn of a chat are all this one case.
 """
 
-from types import TracebackType
-
 from torch import Tensor
 
+from draftwise.core.closing import Closing
 from draftwise.core.prefix import common_prefix
 from draftwise.models.runner import Read, Runner
 
 _PREFILL_CHUNK = 1024
 
 
-class Row:
+class Row(Closing):
     """One sequence's place in a runner, and the tokens that it holds."""
 
     def __init__(self, runner: Runner) -> None:
@@ -24,17 +23,6 @@ class Row:
         self._held: list[int] = []
         self.passes = 0
         self.tokens_read = 0
-
-    def __enter__(self) -> "Row":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Give the place back."""

@@ -34,8 +34,8 @@ def test_the_help_of_every_verb_is_quick_and_complete(command, verb):
     start = time.monotonic()
     process = command(verb, "--help")
     assert process.returncode == 0
-    assert b"--target" in process.stdout
-    assert b"--threads" in process.stdout
+    for option in (b"--target", b"--threads") if verb != "report" else (b"RECORDS",):
+        assert option in process.stdout
     assert time.monotonic() - start < 20
 
 

@@ -188,6 +188,10 @@ class Rig:
             self._drafts[name] = self._new(name)
         return self._drafts[name]
 
+    def draft_runner(self, name: str) -> EagerRunner:
+        """A draft model's runner, for sessions beside the one that is kept."""
+        return EagerRunner(self._models[name])
+
     def _new(self, name: str) -> Draft:
         if name == "same":  # the target drafts for itself, in a second row of one runner
             return Draft(DraftModel(self.runner, "self").open(), self.next)

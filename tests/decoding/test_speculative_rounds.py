@@ -1,6 +1,7 @@
 """What a round shows its consumer: text as it comes, origins, counts, scores, times that add up."""
 
 import math
+from contextlib import ExitStack
 from itertools import pairwise
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from draftwise.core.clock import FakeClock, Times
 from draftwise.decoding.generation import Generation
 from draftwise.decoding.round import Origin
-from draftwise.decoding.run import Run, interleave
+from draftwise.decoding.run import Run, interleave, keep_pace
 from draftwise.drafters.model import DraftModel
 from draftwise.models.eager import EagerRunner
 from draftwise.models.row import Row
@@ -208,10 +209,33 @@ def test_interleaved_runs_keep_pace_and_are_billed_apart():
     with Row(r.runner) as other_row:
         speculative = Run(asked, r.row, r.draft("noisy").session, FakeClock())
         baseline = Run(asked, other_row, None, FakeClock())
-        for _ in interleave(speculative, baseline):
-            assert len(baseline.token_ids) == len(speculative.token_ids)
+        for round_ in interleave(speculative, baseline):
+            before = len(speculative.token_ids) - len(round_.tokens)
+            assert len(baseline.token_ids) == before
     assert baseline.token_ids == speculative.token_ids
     assert baseline.finish_reason == "length"
+
+
+def test_of_several_runs_the_one_that_has_written_least_is_next():
+    r, asked = rig("llama"), [request(some_prompt(1), k=k, max_tokens=14) for k in (0, 2, 5)]
+    with ExitStack() as rows:
+        runs = [
+            Run(
+                one,
+                rows.enter_context(Row(r.runner)),
+                DraftModel(r.draft_runner("noisy"), "noisy").open() if one.k else None,
+                FakeClock(),
+            )
+            for one in asked
+        ]
+        written = {id(run): 0 for run in runs}
+        for run, round_ in keep_pace(runs):
+            assert written[id(run)] == min(written.values())
+            written[id(run)] += len(round_.tokens)
+            if round_.finish_reason is not None:
+                del written[id(run)]
+    assert not written
+    assert runs[0].token_ids == runs[1].token_ids == runs[2].token_ids
 
 
 def test_a_generation_knows_its_budget_and_what_is_worth_drafting():

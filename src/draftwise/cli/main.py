@@ -11,8 +11,15 @@ import click
 from draftwise.core.errors import DraftwiseError, FaultError, OptionError, PromptError
 
 VERBS = {
+    "nesting": "Show that one pass answers every prefix.",
+    "precondition": "Time passes over 1 to 32 tokens: can speculation pay here?",
     "generate": "Write text, faster, with proof and bill.",
+    "bench": "Measure drafters: a k sweep and a workload sweep.",
+    "drafts": "Compare several drafters on one target.",
+    "essay": "Repeat the measurements of the essay, and judge its claims.",
+    "advise": "Tell beforehand whether speculation will pay, and how.",
     "check": "Tell whether two models can work as target and draft.",
+    "report": "Make a page of tables and plots from records.",
 }
 """Each verb is the command of that name in the module of that name."""
 

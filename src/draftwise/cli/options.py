@@ -1,6 +1,6 @@
 """Command-line options made from the option dataclasses, so that they exist once."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, Field, fields
 from types import NoneType
 from typing import Any, get_args, get_origin, get_type_hints
@@ -10,13 +10,16 @@ import click
 Command = Callable[..., Any]
 
 
-def options_of(kind: type) -> Callable[[Command], Command]:
-    """Decorate a command with one option for every field of an options dataclass."""
+def options_of(
+    kind: type, only: Collection[str] = (), without: Collection[str] = ()
+) -> Callable[[Command], Command]:
+    """Decorate a command with one option for every field of an options dataclass, or for some."""
     hints = get_type_hints(kind)
 
     def decorate(command: Command) -> Command:
         for field in reversed(fields(kind)):  # click lists the last decorator first
-            command = _option(field, hints[field.name])(command)
+            if field.name not in without and (not only or field.name in only):
+                command = _option(field, hints[field.name])(command)
         return command
 
     return decorate
@@ -24,7 +27,7 @@ def options_of(kind: type) -> Callable[[Command], Command]:
 
 def taken_by(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
     """Of a command's arguments, those that are fields of an options dataclass."""
-    return {field.name: given[field.name] for field in fields(kind)}
+    return {field.name: given[field.name] for field in fields(kind) if field.name in given}
 
 
 def _option(field: Field[Any], hint: Any) -> Callable[[Command], Command]:

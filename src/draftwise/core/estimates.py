@@ -99,11 +99,22 @@ def bootstrap_interval(
     """
     if not values:
         raise ValueError("a bootstrap needs at least one value")
+    return bootstrap(
+        lambda random: statistic(random.choices(values, k=len(values))),
+        seed=seed,
+        confidence=confidence,
+        resamples=resamples,
+    )
+
+
+def bootstrap(
+    once: Callable[[Random], float], *, seed: int, confidence: float = 0.95, resamples: int = 2000
+) -> Interval:
+    """Percentile interval of a statistic of several samples: `once` resamples them all."""
     if resamples < 1:
         raise ValueError(f"a bootstrap needs at least one resample, not {resamples}")
-    tail = _tail(confidence)
-    random = Random(seed)
-    ordered = sorted(statistic(random.choices(values, k=len(values))) for _ in range(resamples))
+    tail, random = _tail(confidence), Random(seed)
+    ordered = sorted(once(random) for _ in range(resamples))
     return Interval(_quantile(ordered, tail), _quantile(ordered, 1 - tail))
 
 

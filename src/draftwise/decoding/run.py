@@ -1,6 +1,6 @@
 """A run: one generation with its rounds kept, and two runs side by side."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from draftwise.core.clock import Clock, PhaseTimer, Times
 from draftwise.core.counters import Counters
@@ -95,15 +95,24 @@ class Run:
             self._drafter.synchronize()
 
 
-def interleave(speculative_run: Run, plain_run: Run) -> Iterator[Round]:
-    """Yield the rounds of one run while the other keeps pace with it, token for token.
+def keep_pace(runs: Sequence[Run]) -> Iterator[tuple[Run, Round]]:
+    """Finish several runs in turns, token for token: next is always the one that has written least.
 
-    So a machine that slows down or speeds up does it to both.
+    So a machine that slows down or speeds up does it to all of them. Runs need rows and sessions of
+    their own.
     """
-    plain_tokens = tokens = 0
-    for round_ in speculative_run:
-        tokens += len(round_.tokens)
-        while plain_tokens < tokens and plain_run.finish_reason is None:
-            plain_tokens += len(next(plain_run).tokens)
-        yield round_
-    plain_run.finish()
+    written = dict.fromkeys(range(len(runs)), 0)
+    while written:
+        behind = min(written, key=written.__getitem__)
+        round_ = next(runs[behind])
+        written[behind] += len(round_.tokens)
+        if round_.finish_reason is not None:
+            del written[behind]
+        yield runs[behind], round_
+
+
+def interleave(speculative_run: Run, plain_run: Run) -> Iterator[Round]:
+    """Yield the rounds of one run while the other keeps pace with it."""
+    for run, round_ in keep_pace([speculative_run, plain_run]):
+        if run is speculative_run:
+            yield round_

@@ -4,6 +4,8 @@ A draft of another vocabulary works through a dictionary (`drafters.translation`
 target's own, the target drafts for itself in a second row: the control that must accept everything.
 """
 
+from dataclasses import dataclass
+
 import torch
 
 from draftwise.core.distributions import Dense, Distribution, OneHot
@@ -16,21 +18,47 @@ from draftwise.drafters.none import NoDraft
 from draftwise.drafters.translation import Dictionary, Foreign, Same, Translation
 from draftwise.models.row import Row
 from draftwise.models.runner import Runner
+from draftwise.models.sources import SourceKind
+from draftwise.text.vocabulary import VocabularyKind
+
+
+@dataclass(frozen=True, slots=True)
+class DraftOrigin:
+    """Where a draft model comes from, and how its vocabulary compares with the target's."""
+
+    source: SourceKind = "object"
+    vocabulary: VocabularyKind = "same"
+
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """The draft's token for one position, and the highest probability that it gave any token there."""
+
+    token: int
+    confidence: float
 
 
 class DraftModel:
     """Drafts with any runner.
 
     usual_k is small, since every guess costs a pass. dictionary: None if the runner's token ids mean
-    what the target's mean (`text.vocabulary` tells).
+    what the target's mean (`text.vocabulary` tells). origin: where the model comes from, for settings
+    of other engines.
     """
 
     usual_k = 3
 
-    def __init__(self, runner: Runner, name: str, dictionary: Dictionary | None = None) -> None:
+    def __init__(
+        self,
+        runner: Runner,
+        name: str,
+        dictionary: Dictionary | None = None,
+        origin: DraftOrigin | None = None,
+    ) -> None:
         self.runner = runner
         self.name = name
         self.dictionary = dictionary
+        self.origin = origin or DraftOrigin()
 
     def open(self) -> DraftSession:
         """Open a session with a row of its own."""
@@ -99,6 +127,46 @@ class DraftModelSession(ModelSession):
         return Proposal(
             tuple(text[len(ids) :]), _joined(drawn_from), self._row.passes - before, note
         )
+
+    def foresee(
+        self, ids: list[int], start: int, sampling: SamplingState, randomness: Randomness
+    ) -> list[Guess]:
+        """What the draft would say at each position of `ids` from `start` on; no proposal is made.
+
+        It reads the text itself, teacher-forced: one pass for all positions where the vocabulary is
+        the target's. sampling: the state at `start`, which is at least 1.
+        """
+        guesses: list[Guess] = []
+        while start + len(guesses) < len(ids):
+            position = start + len(guesses)
+            written, num = self._stretch(ids, position)
+            if self._unreadable(written) is not None:
+                break
+            logits = self._row.logits(written, len(written) - num[0] + 1)
+            logits = self._translation.to_target(logits[[n - num[0] for n in num]])
+            seen = ids[position : position + len(num)]
+            processed = sampling.processed(logits, seen[:-1])
+            tokens = randomness.draw(sampling.distribution(processed), position)
+            guesses += map(Guess, tokens, processed.softmax(-1).amax(-1).tolist())
+            for token in seen:
+                sampling = sampling.advance(token)
+        return guesses
+
+    def _stretch(self, ids: list[int], position: int) -> tuple[list[int], list[int]]:
+        """The longest text, in draft tokens, of which a pass answers this position and those behind.
+
+        Returns it and, for each position answered, how many draft tokens stand before it. A token that
+        waits for the rest of its character is written otherwise once that is there: a stretch ends.
+        """
+        written = self._translation.follow(ids[:position])
+        num = [len(written)]
+        for end in range(position + 1, len(ids)):
+            longer = self._translation.follow(ids[:end])
+            if longer[: len(written)] != written or self._unreadable(longer) is not None:
+                break
+            written = longer
+            num.append(len(written))
+        return written, num
 
 
 class NothingInCommon(NoDraft):

@@ -15,7 +15,7 @@ from draftwise.core.noise import Randomness
 from draftwise.core.proposals import Proposal
 from draftwise.core.sampling import SamplingOptions, SamplingState, filtered_probabilities
 from draftwise.drafters.drafter import DraftSession
-from draftwise.drafters.model import ModelSession
+from draftwise.drafters.model import DraftOrigin, ModelSession
 from draftwise.drafters.translation import Dictionary, Foreign
 from draftwise.models.runner import Runner
 
@@ -25,10 +25,17 @@ class StringDraft:
 
     usual_k = 3
 
-    def __init__(self, runner: Runner, name: str, dictionary: Dictionary) -> None:
+    def __init__(
+        self,
+        runner: Runner,
+        name: str,
+        dictionary: Dictionary,
+        origin: DraftOrigin | None = None,
+    ) -> None:
         self.runner = runner
         self.name = name
         self.dictionary = dictionary
+        self.origin = origin or DraftOrigin(vocabulary="different")
 
     def open(self) -> DraftSession:
         """Open a session with a row of its own."""

@@ -9,7 +9,7 @@ import torch
 from draftwise.core.errors import OptionError
 from draftwise.drafters.drafter import Drafter
 from draftwise.drafters.lookup import PromptLookup
-from draftwise.drafters.model import DraftModel
+from draftwise.drafters.model import DraftModel, DraftOrigin
 from draftwise.drafters.none import NoDraft
 from draftwise.drafters.strings import StringDraft
 from draftwise.drafters.translation import Dictionary
@@ -45,8 +45,10 @@ def load(
     by_name = target is None or "target" in paths
     loaded, runner = load_runner(chosen.target if by_name else target, chosen)
     usual = chosen.drafter if by_name else OTHERWISE
-    drafter = _drafter(usual if draft is None else draft, loaded, runner, chosen)
-    return Engine(loaded, runner, drafter, _settings(loaded, runner, drafter))
+    drafter = load_drafter(usual if draft is None else draft, loaded, runner, chosen)
+    return Engine(
+        loaded, runner, drafter, target_settings(loaded, runner) | draft_settings(drafter)
+    )
 
 
 def load_runner(model: Any, options: ModelOptions) -> tuple[LoadedModel, Runner]:
@@ -82,30 +84,41 @@ def _refuse_what_no_model_takes(draft: object, options: ModelOptions) -> None:
             raise OptionError(f"{name} is for a draft model, and {draft} is none: leave it out")
 
 
-def _drafter(draft: Any, target: LoadedModel, runner: Runner, options: ModelOptions) -> Drafter:
+def load_drafter(draft: Any, target: LoadedModel, runner: Runner, options: ModelOptions) -> Drafter:
+    """The drafter of a name, or of objects, for a target that is loaded."""
     if isinstance(draft, str) and draft in (*MODEL_FREE, "self"):
         _refuse_what_no_model_takes(draft, options)
-        return DraftModel(runner, "self") if draft == "self" else MODEL_FREE[draft]()
+        if draft == "self":
+            return DraftModel(runner, "self", origin=DraftOrigin(target.source))
+        return MODEL_FREE[draft]()
     if not isinstance(draft, str | Path | tuple):
         return draft
     model, draft_runner = load_draft_runner(draft, options)
     ours, theirs = vocabulary_of(target, runner), vocabulary_of(model, draft_runner)
-    if compare(ours, theirs).kind != "different":
-        return DraftModel(draft_runner, model.name)
+    origin = DraftOrigin(model.source, compare(ours, theirs).kind)
+    if origin.vocabulary != "different":
+        return DraftModel(draft_runner, model.name, origin=origin)
     dictionary = Dictionary(target.tokenizer, model.tokenizer, theirs.size)
     kind = StringDraft if options.foreign == "string" else DraftModel
-    return kind(draft_runner, model.name, dictionary)
+    return kind(draft_runner, model.name, dictionary, origin)
 
 
-def _settings(target: LoadedModel, runner: Runner, drafter: Drafter) -> dict[str, object]:
-    """What took effect."""
-    settings: dict[str, object] = {
+def target_settings(target: LoadedModel, runner: Runner) -> dict[str, object]:
+    """What took effect for a target, and where it runs."""
+    return {
         "target": target.name,
-        "draft": drafter.name,
         "runner": runner.info.name,
         "device": str(runner.info.device),
         "dtype": str(runner.info.dtype).removeprefix("torch."),
+        "weight_bytes": runner.info.weight_bytes,
+        "threads": torch.get_num_threads(),
+        "machine": describe_machine(),
     }
+
+
+def draft_settings(drafter: Drafter) -> dict[str, object]:
+    """What took effect for a drafter."""
+    settings: dict[str, object] = {"draft": drafter.name}
     if isinstance(drafter, DraftModel | StringDraft):
         info = drafter.runner.info
         dictionary = drafter.dictionary
@@ -115,5 +128,6 @@ def _settings(target: LoadedModel, runner: Runner, drafter: Drafter) -> dict[str
             "shared_tokens": len(dictionary.overlap.to_draft) if dictionary else None,
             "draft_device": str(info.device),
             "draft_dtype": str(info.dtype).removeprefix("torch."),
+            "draft_weight_bytes": info.weight_bytes,
         }
-    return settings | {"threads": torch.get_num_threads(), "machine": describe_machine()}
+    return settings

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from draftwise.models.cache import SlotCache
+from draftwise.models.cache import SlotCache, SlotLayer
 from draftwise.models.devices import synchronizer
 from draftwise.models.masks import MaskMaker, layer_kinds
 from draftwise.models.runner import Read, Reading, RunnerInfo
@@ -35,6 +35,7 @@ class EagerRunner:
             logit_width=config.vocab_size,
             context_length=context_length,
             cache_kinds=tuple(sorted(set(kinds))),
+            weight_bytes=sum(weight.nbytes for weight in model.parameters()),
             hidden_states=True,
         )
 
@@ -42,6 +43,13 @@ class EagerRunner:
     def info(self) -> RunnerInfo:
         """Fixed facts about this runner."""
         return self._info
+
+    @property
+    def cache_bytes_per_token(self) -> int:
+        """What one token takes in the cache of a row, as the passes so far have laid it out."""
+        layers = [layer for layer in self._cache.layers if isinstance(layer, SlotLayer)]
+        buffers = [buffer for layer in layers for buffer in (layer.key_buffer, layer.value_buffer)]
+        return sum(buffer[0, :, 0].nbytes for buffer in buffers if buffer is not None)
 
     def add_row(self) -> int:
         """Add an empty row and return its number."""

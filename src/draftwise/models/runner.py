@@ -46,7 +46,8 @@ class RunnerInfo:
     """What a runner can and cannot do, and what it runs on.
 
     name: the kind of runner ("eager"). logit_width: columns of the logits. context_length: positions
-    the model was made for, None if it names no limit. max_rows: None if any number.
+    the model was made for, None if it names no limit. weight_bytes: of all parameters, shared ones
+    counted once. max_rows: None if any number.
     """
 
     name: str
@@ -55,6 +56,7 @@ class RunnerInfo:
     logit_width: int
     context_length: int | None
     cache_kinds: tuple[str, ...]
+    weight_bytes: int
     max_rows: int | None = None
     hidden_states: bool = False
 
@@ -65,6 +67,11 @@ class Runner(Protocol):
     @property
     def info(self) -> RunnerInfo:
         """Fixed facts about this runner."""
+        ...
+
+    @property
+    def cache_bytes_per_token(self) -> int:
+        """What one token takes in the cache of a row; 0 until something has been read."""
         ...
 
     def add_row(self) -> int:

@@ -14,6 +14,9 @@ SHOWN = 3
 """How many differences a verdict names."""
 
 
+VocabularyKind = Literal["same", "padding", "different"]
+
+
 @dataclass(frozen=True, slots=True)
 class VocabularyInfo:
     """One model's vocabulary.
@@ -63,7 +66,7 @@ class VocabularyVerdict:
     only_special: whether there are such ids and all are special tokens.
     """
 
-    kind: Literal["same", "padding", "different"]
+    kind: VocabularyKind
     common_size: int
     num_different: int = 0
     differences: tuple[Difference, ...] = ()

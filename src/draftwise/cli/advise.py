@@ -1,0 +1,139 @@
+"""`draftwise advise`: should I speculate, with which draft, at which k? Or: don't, because."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from draftwise.cli.measuring import carry_out, chosen_prompts, measuring_options, recording_to
+from draftwise.cli.options import taken_by
+from draftwise.core.errors import OptionError
+from draftwise.engine.options import (
+    DEFAULT_TARGET,
+    ITS_DRAFT,
+    OTHERWISE,
+    GenerateOptions,
+    ModelOptions,
+    make,
+)
+
+if TYPE_CHECKING:
+    from draftwise.measure.records import AdviceRecord
+
+USUAL = ("prose", "code", "qa", "editing")
+"""Workloads that advice is about where the user brings no prompts."""
+
+_STYLES = {
+    "do": "bold green",
+    "do not": "bold red",
+    "too close to say": "yellow",
+    "too noisy to say": "yellow",
+}
+
+
+@click.command()
+@measuring_options("advice.jsonl", tokens=64)
+@click.option(
+    "--engine-tokens-per-second",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="RATE",
+    help="What the engine that you use now writes, to compare with.",
+)
+@click.option("--engine", default="your engine", metavar="NAME", help="What that engine is called.")
+def advise(
+    drafts: tuple[str, ...],
+    workloads: tuple[str, ...],
+    prompt_files: tuple[str, ...],
+    limit: int | None,
+    out: str,
+    as_json: bool,
+    engine_tokens_per_second: float | None,
+    engine: str,
+    **options: Any,
+) -> None:
+    """Tell whether speculation will pay: with which draft, at which k, how sure; or why not.
+
+    Short measurements on your prompts: passes over 1 to 17 tokens, the cost of a draft, how often it is
+    right; and one run by the clock that checks the prediction. The exit status is 0 whatever is advised.
+    """
+    models = make(ModelOptions, taken_by(ModelOptions, options))
+    writing = make(GenerateOptions, taken_by(GenerateOptions, options))
+    prompts = chosen_prompts(workloads, prompt_files, limit or (None if prompt_files else 1), USUAL)
+    usual = (ITS_DRAFT, OTHERWISE) if models.target == DEFAULT_TARGET else (OTHERWISE,)
+    if len(prompts) > 200:
+        raise OptionError(f"{len(prompts)} prompts are more than advice needs: set --limit")
+
+    from draftwise.measure.advise import OtherEngine
+    from draftwise.measure.advise import advise as advice_of
+    from draftwise.measure.bench import Bench, BenchPlan
+    from draftwise.measure.subject import load_subject
+
+    other = OtherEngine(engine, engine_tokens_per_second) if engine_tokens_per_second else None
+    with recording_to(out) as recording, load_subject(models, drafts or usual, writing) as subject:
+        looked = Bench(subject, BenchPlan(prompts=prompts), recording)
+        carry_out(looked.look())
+        timed = Bench(subject, BenchPlan(prompts=prompts[:1]), recording)
+        carry_out(timed.time())
+        advice = advice_of(looked, other)
+        recording.add(advice)
+    if as_json:
+        click.echo(advice.model_dump_json())
+    else:
+        show(advice)
+
+
+def show(advice: "AdviceRecord") -> None:
+    """Print an advice on stdout."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from draftwise.cli.nesting import footer
+
+    console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+    best = advice.best
+    headline = {
+        "do": f"Do: --draft {best.drafter} -k {best.k}, predicted {_interval(best)}",
+        "do not": "Do not speculate here.",
+        "too close to say": f"Too close to say: the best found is {best.drafter} at k = {best.k}, "
+        f"predicted {_interval(best)}",
+        "too noisy to say": "Too noisy to say.",
+    }
+    console.print(Text(headline[advice.verdict], style=_STYLES[advice.verdict]))
+    for reason in advice.reasons:
+        console.print(f"  {reason}")
+    console.print()
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    headers = (
+        "drafter", "k", "predicted", "(95 %)", "alpha", "pays from", "tokens a round", "c",
+        "v(k+1)", "o",
+    )  # fmt: skip
+    for header in headers:
+        table.add_column(header, justify="left" if header == "drafter" else "right")
+    for choice in advice.choices:
+        table.add_row(
+            choice.drafter,
+            str(choice.k),
+            f"{choice.speedup:.2f}x",
+            f"{choice.low:.2f}-{choice.high:.2f}",
+            "-" if choice.alpha is None else f"{choice.alpha:.2f}",
+            "never" if choice.break_even_alpha is None else f"{choice.break_even_alpha:.2f}",
+            f"{choice.tokens_per_round:.2f}",
+            f"{choice.c:.3f}",
+            f"{choice.v:.2f}",
+            f"{choice.o:.3f}",
+        )
+    console.print(table)
+    console.print()
+    console.print(f"plain: {advice.plain_tokens_per_second:.1f} tokens/s")
+    for note in advice.notes:
+        console.print(note)
+    for engine, text in advice.exports.items():
+        console.print()
+        console.print(f"{engine}:", style="bold")
+        console.print(text)
+    console.print()
+    console.print(footer(advice.conditions))
+
+
+def _interval(choice: Any) -> str:
+    return f"{choice.speedup:.2f}x ({choice.low:.2f} to {choice.high:.2f})"

@@ -1,0 +1,100 @@
+"""`draftwise bench`: how fast, at which k, on which text? Counted for every k, timed for a few."""
+
+import json
+from typing import Any
+
+import click
+
+from draftwise.cli.measuring import carry_out, chosen_prompts, measuring_options, recording_to
+from draftwise.cli.nesting import footer
+from draftwise.cli.options import taken_by
+from draftwise.engine.options import GenerateOptions, ModelOptions, make
+
+
+def numbers(_: click.Context, __: click.Parameter, given: str | None) -> tuple[int, ...] | None:
+    """Whole numbers from 1 on, ascending, as in 1,3,5."""
+    if given is None:
+        return None
+    try:
+        found = {int(number) for number in given.split(",")}
+    except ValueError:
+        found = {0}
+    if min(found) < 1:
+        raise click.BadParameter("write them as 1,3,5: each is 1 or more")
+    return tuple(sorted(found))
+
+
+@click.command()
+@measuring_options("bench.jsonl", tokens=64)
+@click.option(
+    "-k",
+    "--num-speculative-tokens",
+    "ks",
+    callback=numbers,
+    default="1,3,5,8,16",
+    show_default=True,
+    metavar="1,3,...",
+    help="Timed in the k sweep; all k up to 16 are counted anyway.",
+)
+@click.option(
+    "--sweep",
+    multiple=True,
+    metavar="NAME",
+    help="Workload of the k sweep; repeatable, by default the first one.",
+)
+@click.option(
+    "--workload-k",
+    "workload_ks",
+    callback=numbers,
+    metavar="5",
+    help="Timed on the other workloads; by default the best of each by count.",
+)
+@click.option(
+    "--repeats", type=int, default=1, show_default=True, help="Timed runs of each prompt."
+)
+def bench(
+    drafts: tuple[str, ...],
+    workloads: tuple[str, ...],
+    prompt_files: tuple[str, ...],
+    limit: int | None,
+    out: str,
+    as_json: bool,
+    ks: tuple[int, ...],
+    sweep: tuple[str, ...],
+    workload_ks: tuple[int, ...] | None,
+    repeats: int,
+    **options: Any,
+) -> None:
+    """Measure drafters on workloads: a k sweep on one, and a workload sweep over all.
+
+    Every run is timed side by side with a plain one and proved against it; the exit status is 3 if the
+    output changes. Interrupt it when you like: the same command goes on where it was.
+    """
+    models = make(ModelOptions, taken_by(ModelOptions, options))
+    writing = make(GenerateOptions, taken_by(GenerateOptions, options))
+    prompts = chosen_prompts(workloads, prompt_files, limit or (None if prompt_files else 2))
+
+    from draftwise.measure.bench import Bench, BenchPlan
+    from draftwise.measure.subject import load_subject
+
+    plan = BenchPlan(
+        prompts=prompts,
+        sweep=sweep or (prompts[0].workload,),
+        ks=ks,
+        workload_ks=workload_ks,
+        repeats=repeats,
+    )
+    with recording_to(out) as recording, load_subject(models, drafts, writing) as subject:
+        measured = Bench(subject, plan, recording)
+        carry_out(measured.look())
+        carry_out(measured.time())
+    from draftwise.cli import tables
+
+    if as_json:
+        click.echo(
+            json.dumps(tables.as_dict(measured.records), ensure_ascii=False, allow_nan=False)
+        )
+        return
+    shown = tables.console()
+    tables.print_bench(measured.records, shown)
+    shown.print(footer(measured.records[0].conditions))

@@ -1,0 +1,88 @@
+"""What speculation is made of, timed: the target reading n tokens, and a drafter proposing n.
+
+Both go on from real text: with random tokens an expert, a cache or a lookup would meet what it never
+meets in use. A text that is too short is repeated.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import count, cycle, islice
+
+from draftwise.core.clock import Clock, SystemClock
+from draftwise.core.errors import OptionError
+from draftwise.core.noise import Randomness
+from draftwise.core.sampling import SamplingState
+from draftwise.drafters.drafter import Drafter
+from draftwise.measure.timing import Progress, time_in_turns, unheard
+from draftwise.models.row import Row
+from draftwise.models.runner import Runner
+
+LENGTHS = (1, 2, 3, 4, 5, 6, 8, 9, 12, 16, 17, 24, 32)
+"""New tokens to time where nobody names others: small k + 1 all, and both sides of 8 and 16."""
+REPEATS = 9
+
+
+def time_reads(
+    runner: Runner,
+    ids: Sequence[int],
+    context: int,
+    lengths: Sequence[int] = LENGTHS,
+    *,
+    repeats: int = REPEATS,
+    clock: Clock | None = None,
+    progress: Progress = unheard,
+) -> dict[int, tuple[float, ...]]:
+    """Milliseconds of a target pass over n new tokens behind `context` cached ones, for each n.
+
+    As in verification, each pass answers with logits at all of its positions.
+    """
+    text = _text(ids, context + max(lengths), runner.info.context_length)
+    with Row(runner) as row:
+        row.prefill(text[:context])
+        work = {n: partial(row.logits, text[: context + n], n) for n in lengths}
+        return time_in_turns(work, repeats, clock or SystemClock(), runner.synchronize, progress)
+
+
+def time_proposals(
+    drafter: Drafter,
+    ids: Sequence[int],
+    context: int,
+    lengths: Sequence[int],
+    *,
+    sampling: SamplingState,
+    randomness: Randomness,
+    repeats: int = REPEATS,
+    clock: Clock | None = None,
+    progress: Progress = unheard,
+    context_length: int | None = None,
+) -> dict[int, tuple[float, ...]]:
+    """Milliseconds in which a drafter that is asked for n tokens proposes what it has, for each n.
+
+    Each call goes on from one token further in the text, from `context` on, as a round does whose
+    predecessor was refused: what the session drafted before is cropped, and what is new is read.
+    context_length: what the shorter one of target and draft can hold, None without limit.
+    """
+    calls = (repeats + 1) * len(lengths)
+    text = _text(ids, context + calls + max(lengths), context_length)
+    session = drafter.open()
+    try:
+        session.prefill(text[:context])
+        positions = count(context + 1)
+
+        def propose(n: int) -> None:
+            session.propose(text[: next(positions)], n, sampling, randomness)
+
+        work = {n: partial(propose, n) for n in lengths}
+        return time_in_turns(work, repeats, clock or SystemClock(), session.synchronize, progress)
+    finally:
+        session.close()
+
+
+def _text(ids: Sequence[int], length: int, context_length: int | None) -> list[int]:
+    """So many tokens of a text."""
+    if context_length is not None and length > context_length:
+        raise OptionError(
+            f"{length} tokens are to be read, and the model's context ends at {context_length}: "
+            "ask for a shorter context, or for fewer tokens"
+        )
+    return list(islice(cycle(ids), length))

@@ -1,0 +1,1 @@
+"""Pages of tables and plots from records. Imports no torch: a report is made wherever records lie."""

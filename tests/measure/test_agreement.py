@@ -1,0 +1,67 @@
+"""Recorded agreement replays the loop: to the integer, for every drafter, at every k."""
+
+import pytest
+
+from draftwise.measure.agreement import foresee
+from draftwise.measure.records import AgreementRecord, Conditions, PromptRef
+from draftwise.measure.replay import replay
+from draftwise.models.row import Row
+from tests.decoding.rig import KS, counted, plain, request, speculate
+from tests.drafters.test_every_drafter import DRAFTERS, PROMPT, world
+
+STABLE = [name for name in DRAFTERS if name not in ("foreign, by text", "scripted and short")]
+"""Drafters whose shorter proposal is the beginning of their longer one."""
+LONGEST = max(KS)
+
+
+def agreement(session, asked, written, passes_per_token=0):
+    return AgreementRecord(
+        conditions=Conditions(target="toy", machine="none", threads=1),
+        drafter="some",
+        prompt=PromptRef(
+            workload="toy",
+            index=0,
+            sha256=PromptRef.digest(asked.prompt),
+            tokens=len(asked.prompt),
+        ),
+        seed=asked.seed,
+        token_ids=tuple(written),
+        max_tokens=asked.token_limit,
+        foresight=foresee(session, asked, written, LONGEST),
+        longest=LONGEST,
+        passes_per_token=passes_per_token,
+    )
+
+
+@pytest.mark.parametrize("sampling", [{}, {"temperature": 1.0, "presence_penalty": 0.4}])
+@pytest.mark.parametrize("kind", ["table", "llama"])
+@pytest.mark.parametrize("name", STABLE)
+def test_counts_of_every_k_follow_from_one_look_at_the_text(name, kind, sampling):
+    if name.startswith("scripted") and sampling:
+        pytest.skip("the script knows the greedy text alone")
+    drafter, row = DRAFTERS[name](world(kind)), Row(world(kind).target)
+    written = plain(request(PROMPT, **sampling), row).token_ids
+    record = agreement(drafter.open(), request(PROMPT, **sampling), written)
+    for k in KS:
+        run = speculate(request(PROMPT, k=k, **sampling), row, drafter.open())
+        replayed = [(r.drafted, r.accepted, r.emitted) for r in replay(record, k)]
+        assert replayed == counted(run), k
+
+
+def test_a_text_that_ends_early_replays_the_rounds_up_to_its_end():
+    row = Row(world("llama").target)
+    end = plain(request(PROMPT), row).token_ids[9]
+    asked = {"end_ids": [end]}
+    written = plain(request(PROMPT, **asked), row).token_ids
+    assert len(written) < 20
+    drafter = DRAFTERS["self"](world("llama"))
+    record = agreement(drafter.open(), request(PROMPT, **asked), written)
+    for k in KS:
+        run = speculate(request(PROMPT, k=k, **asked), row, drafter.open())
+        emitted = [(r.drafted, r.emitted) for r in replay(record, k)]
+        assert emitted == [(drafted, emitted) for drafted, _, emitted in counted(run)]
+
+
+def test_a_rule_that_decides_by_rounds_is_refused():
+    with pytest.raises(ValueError, match="nothing can be foreseen"):
+        foresee(DRAFTERS["self"](world("table")).open(), request(PROMPT, rule="block"), [1], 4)

@@ -1,0 +1,133 @@
+"""Timing of passes: what a runner is asked to read, and what it is billed."""
+
+from collections import Counter
+
+import pytest
+
+from draftwise.core.clock import FakeClock
+from draftwise.core.errors import OptionError
+from draftwise.core.noise import KeyedNoise
+from draftwise.core.sampling import Sampler, SamplingOptions
+from draftwise.drafters.lookup import PromptLookup
+from draftwise.drafters.model import DraftModel
+from draftwise.measure.passes import LENGTHS, time_proposals, time_reads
+from draftwise.models.eager import EagerRunner
+from draftwise.testing.scripted import ScriptedDrafter
+from draftwise.testing.toys import VOCAB_SIZE, toy
+
+TEXT = [7 * i % VOCAB_SIZE for i in range(90)]
+SAMPLING = Sampler(SamplingOptions(), vocab_size=VOCAB_SIZE).start(TEXT)
+
+
+class Watched:
+    """A runner that logs what it reads, and takes 10 ms for a pass and 1 ms for each token in it."""
+
+    def __init__(self, context_length=None):
+        self.clock, self.reads = FakeClock(), []
+        self._runner = EagerRunner(toy(), context_length)
+
+    def __getattr__(self, name):
+        return getattr(self._runner, name)
+
+    def read(self, reads, hidden_layers=()):
+        (read,) = reads
+        self.reads.append((self._runner.length(read.row), tuple(read.tokens), read.num_logits))
+        self.clock.advance((10 + len(read.tokens)) / 1000)
+        return self._runner.read(reads, hidden_layers)
+
+
+def propose(drafter, ids=TEXT, context=20, lengths=(1, 3), **kwargs):
+    return time_proposals(
+        drafter, ids, context, lengths, sampling=SAMPLING, randomness=KeyedNoise(0), **kwargs
+    )
+
+
+def test_a_pass_over_n_tokens_reads_n_behind_the_context_and_answers_at_each():
+    runner = Watched()
+    samples = time_reads(runner, TEXT, 40, (1, 4, 9), repeats=3, clock=runner.clock)
+    assert samples == {n: pytest.approx((10 + n,) * 3) for n in (1, 4, 9)}
+    prefill, *passes = runner.reads
+    assert prefill == (0, tuple(TEXT[:40]), 0)
+    assert Counter(passes) == {(40, tuple(TEXT[40 : 40 + n]), n): 4 for n in (1, 4, 9)}
+
+
+def test_the_usual_lengths_go_from_1_to_32():
+    assert LENGTHS[0] == 1
+    assert LENGTHS[-1] == 32
+    assert list(LENGTHS) == sorted(set(LENGTHS))
+
+
+def test_a_text_that_is_short_is_repeated_and_not_made_up():
+    runner = Watched()
+    time_reads(runner, [5, 6, 7], 4, (1, 3), repeats=1, clock=runner.clock)
+    assert runner.reads[0] == (0, (5, 6, 7, 5), 0)
+    assert (4, (6, 7, 5), 3) in runner.reads
+
+
+def test_a_row_is_given_back_whatever_happens():
+    runner = Watched()
+    for _ in range(2):
+        time_reads(runner, TEXT, 8, (1,), repeats=1, clock=runner.clock)
+    row = runner.add_row()
+    assert runner.length(row) == 0
+    with pytest.raises(KeyError):
+        runner.length(row + 1)
+
+
+def test_what_the_context_cannot_hold_is_refused_before_a_pass():
+    runner = Watched(context_length=64)
+    with pytest.raises(OptionError, match=r"72 tokens are to be read, and .* ends at 64"):
+        time_reads(runner, TEXT, 40, (1, 32), clock=runner.clock)
+    with pytest.raises(OptionError, match="ends at 25"):
+        propose(PromptLookup(), context_length=25)
+    assert runner.reads == []
+
+
+def test_a_draft_model_reads_one_token_anew_and_then_its_own_as_behind_a_refusal():
+    runner = Watched()
+    samples = propose(DraftModel(runner, "draft"), repeats=3, clock=runner.clock)
+    assert samples == {1: pytest.approx((11.0,) * 3), 3: pytest.approx((33.0,) * 3)}
+    prefill, *passes = runner.reads
+    assert prefill == (0, tuple(TEXT[:20]), 0)
+    assert all(num == 1 and len(tokens) == 1 for _, tokens, num in passes)
+    firsts = [length for length, tokens, _ in passes if tokens == (TEXT[length],)]
+    assert set(range(20, 28)) <= set(firsts)  # from one position further each time
+
+
+def test_a_drafter_that_proposes_less_is_billed_for_the_call_under_what_was_asked():
+    clock = FakeClock()
+    drafter = ScriptedDrafter(
+        TEXT[:24], 1.0, vocab_size=VOCAB_SIZE, seconds_per_token=0.002, sleep=clock.advance
+    )
+    samples = propose(drafter, lengths=(8,), repeats=4, clock=clock)
+    assert samples == {8: pytest.approx((4.0, 2.0, 0.0, 0.0))}
+
+
+def test_lookup_costs_its_own_time_and_no_pass():
+    samples = propose(PromptLookup(), ids=TEXT[:12], repeats=2)
+    assert all(sample > 0 for times in samples.values() for sample in times)
+
+
+def test_a_session_is_closed_even_if_proposing_fails():
+    class Broken(PromptLookup):
+        closed = False
+
+        def open(self):
+            return self
+
+        def prefill(self, ids):
+            pass
+
+        def propose(self, *_):
+            raise RuntimeError("broken")
+
+        def synchronize(self):
+            pass
+
+        def close(self):
+            self.closed = True
+
+    drafter = Broken()
+    with pytest.raises(RuntimeError, match="broken"):
+        propose(drafter)
+    assert drafter.closed

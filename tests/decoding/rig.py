@@ -145,7 +145,7 @@ class Says:
     def prefill(self, ids: list[int]) -> None:
         self.calls += 1
 
-    def propose(self, ids, k, sampling, randomness) -> Proposal:
+    def propose(self, ids, k, sampling, randomness, goes_on=None) -> Proposal:
         self.calls += 1
         return Proposal(tuple(self._propose(ids, k)))
 

@@ -119,7 +119,7 @@ def test_the_test_sees_a_draft_that_keeps_its_distribution_to_itself():
         def prefill(self, ids):
             pass
 
-        def propose(self, ids, k, sampling, randomness):
+        def propose(self, ids, k, sampling, randomness, goes_on=None):
             return self.session.propose(ids, k, sampling, self)
 
         def draw(self, p, position):

@@ -4,7 +4,7 @@ A drafter may guess as badly as it likes: the text, its law, the rows and the co
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from random import Random
 
@@ -13,15 +13,19 @@ import torch
 
 from draftwise.core.acceptance import RULES
 from draftwise.core.clock import FakeClock, PhaseTimer
+from draftwise.core.costs import Costs, Curve
+from draftwise.core.lookahead import CostRule, Heuristic, Lookahead, Threshold
 from draftwise.core.noise import KeyedNoise
 from draftwise.decoding.generation import Generation
 from draftwise.decoding.run import Run
 from draftwise.decoding.speculative import speculative
 from draftwise.drafters.drafter import Drafter
 from draftwise.drafters.lookup import PromptLookup
+from draftwise.drafters.mixed import Mixed
 from draftwise.drafters.model import DraftModel
 from draftwise.drafters.none import NoDraft
 from draftwise.drafters.strings import StringDraft
+from draftwise.drafters.suffix import SuffixDrafter
 from draftwise.models.eager import EagerRunner
 from draftwise.models.row import Row
 from draftwise.models.runner import Runner
@@ -42,6 +46,17 @@ class World:
     vocab_size: int
 
 
+COSTS = Costs(read=Curve(((1, 10.0), (9, 14.0))), propose=Curve(((1, 2.0), (2, 4.0))))
+POLICIES: dict[str, Callable[[], Lookahead]] = {
+    "heuristic": lambda: Heuristic(2, longest=6),
+    "threshold": lambda: Threshold(0.3, longest=6),
+    "cost rule": lambda: CostRule(COSTS, longest=6),
+    "cost rule of a dear draft": lambda: CostRule(
+        replace(COSTS, propose=Curve(((1, 30.0),))), longest=6
+    ),
+}
+"""A new policy is added here and has to pass, with every drafter."""
+
 DRAFTERS: dict[str, Callable[[World], Drafter]] = {
     "model": lambda world: DraftModel(world.draft, "draft"),
     "self": lambda world: DraftModel(world.target, "self"),
@@ -53,6 +68,9 @@ DRAFTERS: dict[str, Callable[[World], Drafter]] = {
     ),
     "lookup": lambda world: PromptLookup(),
     "lookup of single tokens": lambda world: PromptLookup(shortest=1, longest=3),
+    "suffix": lambda world: SuffixDrafter(),
+    "suffix of few places": lambda world: SuffixDrafter(places=2, least=0.0),
+    "mixed": lambda world: Mixed(SuffixDrafter(), DraftModel(world.draft, "draft"), COSTS),
     "none": lambda world: NoDraft(),
     "scripted": lambda world: ScriptedDrafter(world.text, 0.6, vocab_size=world.vocab_size),
     "scripted and short": lambda world: ScriptedDrafter(
@@ -96,19 +114,45 @@ def test_it_never_changes_the_law_of_what_is_written(make, rule, size):
     tables = torch.randn(2, size, size, generator=torch.Generator().manual_seed(3))
     target, draft = (EagerRunner(table_model(table)) for table in tables)
     session, row = make(World(target, draft, [0, 1, 0, 1, 1, 0], size)).open(), Row(target)
+    written, expected = law_of(asked, row, session), law_of(asked, row, NoDraft())
+    assert total_variation(written, expected) < 1e-12
 
-    def write(loop_session):
-        def run(randomness):
-            generation = Generation(asked)
-            generation.randomness = randomness
-            timer = PhaseTimer(FakeClock(), lambda: None)
-            for _ in speculative(generation, row, loop_session, timer):
-                pass
-            return tuple(generation.ids)
 
-        return law(run)
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("kind", ["table", "llama"])
+def test_no_policy_changes_what_is_written(make, kind, policy):
+    session, row = make(world(kind)).open(), Row(world(kind).target)
+    for sampling in ({}, {"temperature": 1.0, "top_p": 0.9}):
+        expected = plain(request(PROMPT, **sampling), row).token_ids
+        asked = replace(request(PROMPT, k=6, **sampling), lookahead=POLICIES[policy])
+        run = speculate(asked, row, session)
+        assert run.token_ids == expected
+        assert run.counters.emitted == run.counters.accepted + run.counters.rounds
+        assert max(r.count.drafted for r in run.rounds) <= 6
 
-    assert total_variation(write(session), write(NoDraft())) < 1e-12
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("name", ["model", "foreign, by text", "suffix", "mixed"])
+def test_no_policy_changes_the_law_of_what_is_written(name, policy, rule):
+    asked = request([0, 1, 0], vocab_size=2, rule=rule, k=2, max_tokens=3, temperature=1.0,
+                    num_leading=0)  # fmt: skip
+    tables = torch.randn(2, 2, 2, generator=torch.Generator().manual_seed(4))
+    target, draft = (EagerRunner(table_model(table)) for table in tables)
+    session = DRAFTERS[name](World(target, draft, [0, 1, 0], 2)).open()
+    written = law_of(replace(asked, lookahead=POLICIES[policy]), Row(target), session)
+    assert total_variation(written, law_of(asked, Row(target), NoDraft())) < 1e-12
+
+
+def law_of(asked, row, session):
+    def run(randomness):
+        generation = Generation(asked)
+        generation.randomness = randomness
+        for _ in speculative(generation, row, session, PhaseTimer(FakeClock(), lambda: None)):
+            pass
+        return tuple(generation.ids)
+
+    return law(run)
 
 
 def test_it_proposes_at_most_k_known_tokens_and_as_many_distributions(make):
@@ -127,6 +171,8 @@ def test_it_proposes_at_most_k_known_tokens_and_as_many_distributions(make):
 
 def test_what_it_proposes_depends_on_the_sequence_and_not_on_what_it_saw_before(make):
     drafter, chance = make(world("llama")), Random(2)
+    if isinstance(drafter, Mixed):
+        pytest.skip("it chooses by what it has learned of the text, rightly")
     session = drafter.open()
     for _ in range(30):
         ids = [*chance.choice([PROMPT, PROMPT[::-1]])[: chance.randrange(1, 13)]]
@@ -213,5 +259,12 @@ def test_the_toys_of_this_suite_tell_drafters_apart():
     for kind in ("table", "llama"):
         assert accepted["foreign, by shared tokens", kind][1] > 20
         assert accepted["foreign, by text", kind][1] > 20
-    for name in ("lookup", "lookup of single tokens", "scripted", "scripted and short"):
+    for name in (
+        "lookup",
+        "lookup of single tokens",
+        "suffix",
+        "suffix of few places",
+        "scripted",
+        "scripted and short",
+    ):
         assert min(accepted[name, "table"]) > 0, name

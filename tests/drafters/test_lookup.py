@@ -9,6 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from draftwise.core.noise import KeyedNoise
+from draftwise.drafters.copying import chance
 from draftwise.drafters.lookup import PromptLookup
 from tests.decoding.rig import letters, naive_lookup, request, tokens_of
 
@@ -75,6 +76,12 @@ def test_the_prompts_ids_that_no_logit_stands_for_end_a_copy():
 def test_it_needs_no_passes_and_no_distribution():
     proposal = proposed("thecatsatonthe")
     assert (proposal.passes, proposal.q) == (0, None)
+
+
+def test_confidence_grows_with_the_match_and_along_the_copy():
+    proposal = proposed("thecatsatonthe")
+    assert proposal.confidence == tuple(chance(1, 1, 3, i) for i in range(4))
+    assert proposed("hecatsatonzhe").confidence < proposal.confidence
 
 
 @pytest.mark.parametrize(("shortest", "longest"), [(0, 4), (5, 4), (-1, -1)])

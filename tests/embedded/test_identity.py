@@ -68,7 +68,7 @@ class AlwaysWrong(NoDraft):
 
     name = "wrong"
 
-    def propose(self, ids, k, sampling, randomness):
+    def propose(self, ids, k, sampling, randomness, goes_on=None):
         return Proposal(tuple(range(4000, 4000 + k)))
 
 

@@ -71,7 +71,7 @@ def advise(
     with recording_to(out) as recording, load_subject(models, drafts or usual, writing) as subject:
         looked = Bench(subject, BenchPlan(prompts=prompts), recording)
         carry_out(looked.look())
-        timed = Bench(subject, BenchPlan(prompts=prompts[:1]), recording)
+        timed = Bench(subject, BenchPlan(prompts=prompts[:1], workload_ks=("best",)), recording)
         carry_out(timed.time())
         advice = advice_of(looked, other)
         recording.add(advice)

@@ -1,7 +1,7 @@
 """`draftwise bench`: how fast, at which k, on which text? Counted for every k, timed for a few."""
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -9,6 +9,22 @@ from draftwise.cli.measuring import carry_out, chosen_prompts, measuring_options
 from draftwise.cli.nesting import footer
 from draftwise.cli.options import taken_by
 from draftwise.engine.options import GenerateOptions, ModelOptions, make
+
+if TYPE_CHECKING:
+    from draftwise.measure.records import K
+
+
+def _ks(_: click.Context, __: click.Parameter, given: str) -> "tuple[K | Literal['best'], ...]":
+    """Numbers and words, as in 5,best,auto."""
+    found: list[K | Literal["best"]] = []
+    for asked in dict.fromkeys(given.split(",")):
+        if asked == "best" or asked == "auto":
+            found.append(asked)
+        elif asked.isdecimal() and int(asked) > 0:
+            found.append(int(asked))
+        else:
+            raise click.BadParameter("write numbers from 1 on, best, or auto, as in 5,auto")
+    return tuple(found)
 
 
 def numbers(_: click.Context, __: click.Parameter, given: str | None) -> tuple[int, ...] | None:
@@ -45,9 +61,11 @@ def numbers(_: click.Context, __: click.Parameter, given: str | None) -> tuple[i
 @click.option(
     "--workload-k",
     "workload_ks",
-    callback=numbers,
-    metavar="5",
-    help="Timed on the other workloads; by default the best of each by count.",
+    callback=_ks,
+    default="auto",
+    show_default=True,
+    metavar="5,best,auto",
+    help="Timed on all workloads: a number, the best of each by count, or what a lookahead chooses.",
 )
 @click.option(
     "--repeats", type=int, default=1, show_default=True, help="Timed runs of each prompt."
@@ -61,7 +79,7 @@ def bench(
     as_json: bool,
     ks: tuple[int, ...],
     sweep: tuple[str, ...],
-    workload_ks: tuple[int, ...] | None,
+    workload_ks: "tuple[K | Literal['best'], ...]",
     repeats: int,
     **options: Any,
 ) -> None:

@@ -49,7 +49,11 @@ def drafts(
     from draftwise.measure.subject import load_subject
 
     with recording_to(out) as recording, load_subject(models, drafts or usual, writing) as subject:
-        measured = Bench(subject, BenchPlan(prompts=prompts, repeats=repeats), recording)
+        measured = Bench(
+            subject,
+            BenchPlan(prompts=prompts, workload_ks=("best", "auto"), repeats=repeats),
+            recording,
+        )
         carry_out(measured.look())
         carry_out(measured.time())
     from draftwise.cli import tables

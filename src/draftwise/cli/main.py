@@ -19,6 +19,7 @@ VERBS = {
     "essay": "Repeat the measurements of the essay, and judge its claims.",
     "advise": "Tell beforehand whether speculation will pay, and how.",
     "check": "Tell whether two models can work as target and draft.",
+    "compare": "Tell what became faster or slower between two files of records.",
     "report": "Make a page of tables and plots from records.",
 }
 """Each verb is the command of that name in the module of that name."""

@@ -34,7 +34,7 @@ def measuring_options(records: str, tokens: int) -> Callable[[Command], Command]
             "drafts",
             multiple=True,
             metavar="DRAFT",
-            help="What guesses: lookup, self, or a model like --target; repeatable.",
+            help="What guesses: lookup, suffix, mixed, self, or a model like --target; repeatable.",
         ),
         click.option(
             "--workload",

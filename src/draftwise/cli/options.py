@@ -44,6 +44,8 @@ def _option(field: Field[Any], hint: Any) -> Callable[[Command], Command]:
         )
         return click.option(*flags, field.name, multiple=True, **pairs, **declaration)
     choices = field.metadata["choices"]
+    if {int, str} <= set(get_args(hint)):
+        hint = NumberOrWord()
     plain = next((part for part in get_args(hint) if part is not NoneType), hint)
     default = field.default if field.default is not MISSING else None
     return click.option(
@@ -54,6 +56,21 @@ def _option(field: Field[Any], hint: Any) -> Callable[[Command], Command]:
         show_default=default is not None,
         **declaration,
     )
+
+
+class NumberOrWord(click.ParamType[int | str]):
+    """A whole number, or a word such as auto, which the options judge."""
+
+    name = "integer or auto"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int | str:
+        """A number where it is one."""
+        try:
+            return int(value)
+        except ValueError:
+            return value
 
 
 def _pairs(

@@ -18,8 +18,8 @@ from draftwise.core.errors import OptionError
 from draftwise.engine.options import ModelOptions, make
 
 if TYPE_CHECKING:
+    from draftwise.core.timing import Progress
     from draftwise.measure.records import AnyRecord, Conditions, PassesRecord
-    from draftwise.measure.timing import Progress
 
 _ALPHA, _C, _WORTH = 0.8, 0.1, 1.1
 """A good draft, and the least speed-up that is worth the trouble."""
@@ -87,10 +87,10 @@ def precondition(
     if plot is not None:
         _require_plot(Path(plot))
 
+    from draftwise.decoding.passes import LENGTHS, time_reads
     from draftwise.engine.load import load_runner
     from draftwise.engine.pairing import SAMPLE
     from draftwise.measure.conditions import conditions
-    from draftwise.measure.passes import LENGTHS, time_reads
     from draftwise.measure.recording import Recording
     from draftwise.measure.records import PassesRecord, PromptRef
     from draftwise.models.devices import set_threads
@@ -155,13 +155,13 @@ class Verdict:
 
 def verdict(record: "PassesRecord") -> Verdict:
     """Judge a target by what its passes cost, without knowing the draft."""
+    from draftwise.core.costs import Curve
     from draftwise.core.theory import best_k
-    from draftwise.measure.costs import curve_of
-    from draftwise.measure.timing import too_noisy
+    from draftwise.core.timing import too_noisy
 
     if noisy := too_noisy(record.samples_ms):
         return Verdict("too noisy to say", f"{noisy[0].upper()}{noisy[1:]}.")
-    read, longest = curve_of(record), max(record.samples_ms)
+    read, longest = Curve.of(record.samples_ms), max(record.samples_ms)
     v = {n: read(n) / read(1) for n in range(1, longest + 1)}
     shown = min(8, longest)
     twice = next((n for n in v if v[n] >= 2), None)
@@ -199,7 +199,7 @@ def _show(records: Sequence["PassesRecord"], as_json: bool) -> None:
 
 def _as_dict(record: "PassesRecord") -> dict[str, Any]:
     from draftwise.core.estimates import spread
-    from draftwise.measure.timing import noise
+    from draftwise.core.timing import noise
 
     first = spread(record.samples_ms[1]).median
     passes = [

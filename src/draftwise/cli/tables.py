@@ -9,10 +9,10 @@ from typing import Any
 from rich import table as rich_table
 from rich.console import Console
 
-from draftwise.measure.bench import LONGEST
 from draftwise.measure.consistency import Consistency, consistency
 from draftwise.measure.explanations import explain
-from draftwise.measure.records import AnyRecord
+from draftwise.measure.recording import of_kind
+from draftwise.measure.records import AgreementRecord, AnyRecord, K
 from draftwise.measure.summary import Counted, Timed, best_over_all, counted, timed
 from draftwise.report import tables, words
 from draftwise.report.parts import Table
@@ -34,14 +34,14 @@ def as_dict(records: Sequence[AnyRecord]) -> dict[str, Any]:
     return {
         "conditions": records[0].conditions.model_dump(mode="json"),
         "timed": [asdict(row) for row in timed(records)],
-        "counted": [asdict(row) for row in counted(records, range(1, LONGEST + 1))],
+        "counted": [asdict(row) for row in _counted(records)],
         "consistency": [asdict(row) for row in consistency(records)],
     }
 
 
 def print_bench(records: Sequence[AnyRecord], out: Console) -> None:
     """The k sweeps, the workloads, and what was checked."""
-    times, counts = timed(records), counted(records, range(1, LONGEST + 1))
+    times, counts = timed(records), _counted(records)
     for sweep in sweeps(counts, times):
         print_table(out, tables.sweep(sweep))
         out.print(f"{words.sweep(sweep)}\n")
@@ -53,7 +53,7 @@ def print_bench(records: Sequence[AnyRecord], out: Console) -> None:
 
 def print_drafts(records: Sequence[AnyRecord], out: Console) -> None:
     """The drafters over all texts and by workload, why they differ, and what was checked."""
-    times, counts = timed(records), counted(records, range(1, LONGEST + 1))
+    times, counts = timed(records), _counted(records)
     print_table(out, tables.drafts(best_over_all(counts), showings(times)))
     out.print()
     print_table(out, tables.workloads([row for each in showings(times) for row in each.rows]))
@@ -64,7 +64,13 @@ def print_drafts(records: Sequence[AnyRecord], out: Console) -> None:
 
 def explained(records: Sequence[AnyRecord]) -> list[str]:
     """Why the drafters of these records differ."""
-    return explain(records, best_over_all(counted(records, range(1, LONGEST + 1))))
+    return explain(records, best_over_all(_counted(records)))
+
+
+def _counted(records: Sequence[AnyRecord]) -> list[Counted]:
+    """Every k that was looked at."""
+    longest = max((r.longest for r in of_kind(list(records), AgreementRecord)), default=0)
+    return counted(records, range(1, longest + 1))
 
 
 def print_table(out: Console, table: Table) -> None:
@@ -102,7 +108,9 @@ def checks(
         total = row.equal + row.otherwise + row.other_text
         rest = f" ({', '.join(apart)})" if apart else ""
         lines.append(f"Counted: {row.equal} of {total} runs of {row.drafter} as replayed{rest}.")
-    predicted = {(row.workload, row.drafter, row.k): row.speedup for row in counts}
+    predicted: dict[tuple[str, str, K], float | None] = {
+        (row.workload, row.drafter, row.k): row.speedup for row in counts
+    }
     errors = [
         abs(row.speedup.median / told - 1)
         for row in times

@@ -1,6 +1,6 @@
 """What a drafter hands to a rule, and what the rule hands back."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from draftwise.core.distributions import Distribution
 
@@ -11,6 +11,8 @@ class Proposal:
 
     q: one row a token, or None where the drafter gave each token all of its mass (prompt lookup).
     passes: forward passes of a draft model that this proposal took.
+    confidence: for each token a number in 0..1, the higher the surer, and known before the token was
+        drawn: a draft model's highest probability. None where the drafter has none. Estimates calibrate it.
     note: why there are fewer tokens than were asked for, where the drafter knows.
     """
 
@@ -18,10 +20,27 @@ class Proposal:
     q: Distribution | None = None
     passes: int = 0
     note: str | None = None
+    confidence: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
+        if self.confidence is not None and len(self.confidence) != len(self.tokens):
+            raise ValueError(f"{len(self.tokens)} tokens, {len(self.confidence)} confidences")
         if self.q is not None and len(self.q) != len(self.tokens):
             raise ValueError(f"{len(self.tokens)} tokens, but {len(self.q)} rows of q")
+
+    def first(self, num: int) -> "Proposal":
+        """Its first tokens. Only for a proposal whose tokens were not drawn: a drawn one is kept."""
+        if num == len(self.tokens):
+            return self
+        if self.q is not None:
+            raise ValueError(
+                "drawn tokens are kept: to drop one after it was seen would bias the law"
+            )
+        return replace(
+            self,
+            tokens=self.tokens[:num],
+            confidence=None if self.confidence is None else self.confidence[:num],
+        )
 
 
 @dataclass(frozen=True, slots=True)

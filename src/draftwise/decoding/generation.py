@@ -13,6 +13,7 @@ from draftwise.core.acceptance import RULES, Rule, match
 from draftwise.core.counters import RoundCount
 from draftwise.core.distributions import Dense, Distribution, OneHot
 from draftwise.core.errors import PromptError
+from draftwise.core.lookahead import Fixed, Lookahead
 from draftwise.core.noise import KeyedNoise, StreamNoise
 from draftwise.core.proposals import Proposal, Verdict
 from draftwise.core.sampling import Sampler, require_choice
@@ -28,6 +29,7 @@ class Request:
 
     prompt: token ids, one at least. decode, skipped: the text of tokens, and tokens that have none.
     goes_on: the text goes on from the prompt's, so that a first word keeps the space before it.
+    k: drafted tokens a round; the most of them where a lookahead, made for each text, chooses.
     context_length: the target's, None if unlimited. num_leading: how
     many leading scores to keep a token (0: none).
     """
@@ -38,6 +40,7 @@ class Request:
     decode: Callable[[Sequence[int]], str]
     seed: int
     k: int
+    lookahead: Callable[[], Lookahead] | None = None
     skipped: frozenset[int] = frozenset()
     goes_on: bool = False
     rule: str = "match"
@@ -72,6 +75,7 @@ class Generation:
         self.rule: Rule = RULES[request.rule]
         noise = KeyedNoise if request.rule == "match" else StreamNoise
         self.randomness = noise(request.seed, request.choice)
+        self.lookahead = Fixed(request.k) if request.lookahead is None else request.lookahead()
         self.finished = False
         self._stop = request.stop.with_max_tokens(request.token_limit)
         self._detokenizer = Detokenizer(request.decode, request.skipped)
@@ -91,7 +95,7 @@ class Generation:
     @property
     def draft_limit(self) -> int:
         """Tokens worth drafting: k, or what the budget leaves beside the target's own."""
-        return min(self.request.k, self.budget - 1)
+        return min(self.request.k, self.lookahead.limit(), self.budget - 1)
 
     def judge(self, logits: Tensor, proposal: Proposal) -> Round:
         """Turn the target's logits at k + 1 positions into a verdict, and commit it."""

@@ -96,23 +96,54 @@ class Identity:
         return {"near_ties": [asdict(parting) for parting in self.partings]}
 
 
-def prove(plain: Run, speculative: Run, runner: Runner) -> Identity:
-    """Compare two finished runs of one request on one target; replays where they part."""
+class Replays:
+    """Replays without speculation, each made once: several runs of one text often part at one place.
+
+    Holds logits of whole texts: keep it no longer than the runs that it is for.
+    """
+
+    def __init__(self, runner: Runner) -> None:
+        self.runner = runner
+        self._logits: dict[tuple[tuple[int, ...], int, int | None], Tensor] = {}
+        self._texts: dict[tuple[int, ...], list[int]] = {}
+
+    def logits(self, ids: list[int], start: int, width: int | None) -> Tensor:
+        """Logits after every token from `start` on, read `width` tokens a pass; None: all in one."""
+        key = tuple(ids), start, width
+        if key not in self._logits:
+            with Row(self.runner) as row:
+                self._logits[key] = _replay_in_passes(row, ids, start, width)
+        return self._logits[key]
+
+    def text(self, request: Request, tokens: Sequence[int]) -> list[int]:
+        """What plain decoding writes after `tokens`."""
+        key = tuple(tokens)
+        if key not in self._texts:
+            self._texts[key] = _continue(request, self.runner, tokens)
+        return self._texts[key]
+
+
+def prove(plain: Run, speculative: Run, runner: Runner, replays: Replays | None = None) -> Identity:
+    """Compare two finished runs of one request on one target; replays where they part.
+
+    replays: to be shared by the proofs of several runs of this request that differ in k alone.
+    """
+    replays = replays or Replays(runner)
     expected, written = plain.token_ids, speculative.token_ids
     evidence, partings = speculative.leading, []
     while expected != written:
-        parting = _judge(speculative.request, runner, expected, written, evidence)
+        parting = _judge(speculative.request, replays, expected, written, evidence)
         partings.append(parting)
         if not parting.near_tie:
             break
         accepted = written[: parting.position + 1]
-        expected = accepted + _continue(speculative.request, runner, accepted)
+        expected = accepted + replays.text(speculative.request, accepted)
     return Identity(len(written), tuple(partings))
 
 
 def _judge(
     request: Request,
-    runner: Runner,
+    replays: Replays,
     expected: Sequence[int],
     written: Sequence[int],
     evidence: Sequence[Leading],
@@ -123,7 +154,7 @@ def _judge(
         return Parting(at, _at(expected, at), _at(written, at), math.inf, math.inf, 0.0, False)
     plain, speculative = expected[at], written[at]
     state = _after(request, written[:at])
-    processed, bound = _replay(request, runner, state.ids)
+    processed, bound = _replay(request, replays, state.ids)
     scores = _scores(state, processed)
     stays = [_may_stay_or_go(processed, token, bound, request) for token in (plain, speculative)]
     kept = [evidence[at].score(token) for token in (plain, speculative)]
@@ -165,20 +196,19 @@ def _continue(request: Request, runner: Runner, tokens: Sequence[int]) -> list[i
     return state.ids[len(request.prompt) + len(tokens) :]
 
 
-def _replay(request: Request, runner: Runner, ids: list[int]) -> tuple[Tensor, float]:
+def _replay(request: Request, replays: Replays, ids: list[int]) -> tuple[Tensor, float]:
     """Processed logits [1, vocab] behind `ids` from a prefill, and the bound b in units of the score."""
     num = min(_POSITIONS, len(ids))
     start = len(ids) - max(num, len(ids) - len(request.prompt) + 1)
-    with Row(runner) as row:
-        ways = [row.logits(ids, num)]
-    ways += [_replay_in_passes(runner, ids, start, width)[-num:] for width in (1, request.k + 1)]
+    widths = (None, 1, request.k + 1)  # a prefill, plain decoding, and as wide as speculation
+    ways = [replays.logits(ids, start, width)[-num:] for width in widths]
     processed = [_processed(request, way, ids) for way in ways]
     leading = processed[0].topk(min(NUM_LEADING, processed[0].shape[1]), dim=-1)
     allowed = leading.values > -math.inf
     compared = [way.gather(1, leading.indices)[allowed] for way in processed]
     largest = max(float((one - other).abs().max()) for one in compared for other in compared)
     # The model's arithmetic sets the unit: a bias of 100 on every logit must not loosen the bound.
-    dtype = runner.info.dtype
+    dtype = replays.runner.info.dtype
     unit = _unit(dtype, float(ways[0].gather(1, leading.indices).abs().max()))
     bound = min(max(largest, unit), _CAP.get(dtype, 8 * unit))
     temperature = request.sampler.options.temperature
@@ -201,14 +231,15 @@ def _processed(request: Request, logits: Tensor, ids: Sequence[int]) -> Tensor:
     return torch.cat([state.processed(row[None]) for state, row in rows])
 
 
-def _replay_in_passes(runner: Runner, ids: list[int], start: int, width: int) -> Tensor:
-    """Logits after every token from `start` on, read `width` tokens a pass behind a prefill."""
-    with Row(runner) as row:
-        row.prefill(ids[:start])
-        ends = [*range(start + width, len(ids), width), len(ids)]
-        return torch.cat(
-            [row.logits(ids[:end], end - begin) for begin, end in pairwise([start, *ends])]
-        )
+def _replay_in_passes(row: Row, ids: list[int], start: int, width: int | None) -> Tensor:
+    """See `Replays.logits`; what lies before `start` is a prefill."""
+    if width is None:
+        return row.logits(ids, len(ids) - start)
+    row.prefill(ids[:start])
+    ends = [*range(start + width, len(ids), width), len(ids)]
+    return torch.cat(
+        [row.logits(ids[:end], end - begin) for begin, end in pairwise([start, *ends])]
+    )
 
 
 def _unit(dtype: torch.dtype, magnitude: float) -> float:

@@ -9,6 +9,7 @@ closing the generator or by an exception, and its rows stay good for the next re
 from collections.abc import Generator
 
 from draftwise.core.clock import PhaseTimer
+from draftwise.core.lookahead import Lookahead
 from draftwise.core.proposals import Proposal
 from draftwise.decoding.generation import Generation
 from draftwise.decoding.round import Round
@@ -31,12 +32,21 @@ def speculative(
     while not generation.finished:
         before = timer.times()
         with timer.running():
-            proposal = _propose(generation, drafter, timer)
+            proposed = _propose(generation, drafter, timer)
+            proposal = _worth_checking(generation.lookahead, proposed)
             with timer.phase("verify"):
                 block = generation.ids + list(proposal.tokens)
                 logits = target.logits(block, len(proposal.tokens) + 1)
             round_ = generation.judge(logits, proposal)
+            generation.lookahead.learn(proposed, round_.tokens)
         yield round_.timed(timer.times() - before)
+
+
+def _worth_checking(lookahead: Lookahead, proposal: Proposal) -> Proposal:
+    """A proposal that cost nothing may be longer than what is worth checking of it."""
+    if proposal.passes or not proposal.tokens:
+        return proposal
+    return proposal.first(lookahead.keep(proposal))
 
 
 def _propose(generation: Generation, drafter: DraftSession, timer: PhaseTimer) -> Proposal:
@@ -45,7 +55,13 @@ def _propose(generation: Generation, drafter: DraftSession, timer: PhaseTimer) -
     if k <= 0:
         return Proposal()
     with timer.phase("draft"):
-        proposal = drafter.propose(generation.ids, k, generation.sampling, generation.randomness)
+        proposal = drafter.propose(
+            generation.ids,
+            k,
+            generation.sampling,
+            generation.randomness,
+            generation.lookahead.goes_on,
+        )
     if len(proposal.tokens) > k:
         raise ValueError(f"asked for {k} tokens, the drafter proposed {len(proposal.tokens)}")
     vocab_size = generation.request.sampler.vocab_size

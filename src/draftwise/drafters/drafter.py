@@ -11,6 +11,7 @@ shall know it, and add it to the list in tests/drafters/test_every_drafter.py.
 
 from typing import Protocol
 
+from draftwise.core.lookahead import GoesOn
 from draftwise.core.noise import Randomness
 from draftwise.core.proposals import Proposal
 from draftwise.core.sampling import SamplingState
@@ -24,13 +25,20 @@ class DraftSession(Protocol):
         ...
 
     def propose(
-        self, ids: list[int], k: int, sampling: SamplingState, randomness: Randomness
+        self,
+        ids: list[int],
+        k: int,
+        sampling: SamplingState,
+        randomness: Randomness,
+        goes_on: GoesOn | None = None,
     ) -> Proposal:
         """Propose at most k tokens to follow `ids`, each of the target's vocabulary.
 
         sampling: how the target samples at this point; a drafter with distributions of its own should
         sample likewise. randomness: draw the token at position p of the sequence with position p, so
-        that under the match rule the draft is given the target's own noise.
+        that under the match rule the draft is given the target's own noise. goes_on: to be asked before
+        each token that costs a pass, with the confidences of those before it; where nothing is asked,
+        confidences need not be computed.
         """
         ...
 

@@ -7,10 +7,12 @@ that a repeating pattern is proposed whole.
 
 from collections import defaultdict
 
+from draftwise.core.lookahead import GoesOn
 from draftwise.core.noise import Randomness
 from draftwise.core.prefix import common_prefix
 from draftwise.core.proposals import Proposal
 from draftwise.core.sampling import SamplingState
+from draftwise.drafters.copying import chance
 
 _MOST_CANDIDATES = 64
 """Places compared for the longest match; a phrase more common than that is settled by recency."""
@@ -64,18 +66,22 @@ class PromptLookupSession:
         k: int,
         sampling: SamplingState,
         randomness: Randomness,
+        goes_on: GoesOn | None = None,
     ) -> Proposal:
         """Copy k tokens from behind the best match, or propose nothing."""
         self.prefill(ids)
         start = self._best_match(ids)
         if start is None:
             return Proposal()
-        text = list(ids)
+        text, matched = list(ids), self._match_length(ids, start)
         for i in range(start, start + k):
             if text[i] >= sampling.sampler.vocab_size:
                 break  # a prompt may hold what the target cannot write, such as an image token
             text.append(text[i])
-        return Proposal(tuple(text[len(ids) :]))
+        tokens = tuple(text[len(ids) :])
+        return Proposal(
+            tokens, confidence=tuple(chance(1, 1, matched, i) for i in range(len(tokens)))
+        )
 
     def synchronize(self) -> None:
         """No device."""

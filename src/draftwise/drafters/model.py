@@ -7,9 +7,11 @@ target's own, the target drafts for itself in a second row: the control that mus
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from draftwise.core.distributions import Dense, Distribution, OneHot
 from draftwise.core.errors import ModelError, OptionError
+from draftwise.core.lookahead import GoesOn
 from draftwise.core.noise import Randomness
 from draftwise.core.proposals import Proposal
 from draftwise.core.sampling import SamplingState
@@ -104,17 +106,26 @@ class DraftModelSession(ModelSession):
     """Drafts by the draft model's law over the target's tokens."""
 
     def propose(
-        self, ids: list[int], k: int, sampling: SamplingState, randomness: Randomness
+        self,
+        ids: list[int],
+        k: int,
+        sampling: SamplingState,
+        randomness: Randomness,
+        goes_on: GoesOn | None = None,
     ) -> Proposal:
         """Write up to k tokens, one pass each; the first also reads what is new in `ids`."""
-        before, text, drawn_from, note = self._row.passes, list(ids), [], None
+        before, text, note = self._row.passes, list(ids), None
+        drawn_from, confidence = [], []
         for _ in range(k):
+            if goes_on is not None and not goes_on(confidence):
+                break
             written = self._translation.follow(text)
             if note := self._unreadable(written):
                 break
             logits = self._translation.to_target(self._row.logits(written))
             try:
-                q = sampling.distribution(sampling.processed(logits))
+                processed = sampling.processed(logits)
+                q = sampling.distribution(processed)
             except OptionError:  # on the draft's branch, which the target need not take
                 note = "the options leave the draft model no token to choose"
                 break
@@ -124,8 +135,14 @@ class DraftModelSession(ModelSession):
             text += randomness.draw(q, len(text))
             sampling = sampling.advance(text[-1])
             drawn_from.append(q)
+            if goes_on is not None:
+                confidence += highest_probability(processed)
         return Proposal(
-            tuple(text[len(ids) :]), _joined(drawn_from), self._row.passes - before, note
+            tuple(text[len(ids) :]),
+            _joined(drawn_from),
+            self._row.passes - before,
+            note,
+            None if goes_on is None else tuple(confidence),
         )
 
     def foresee(
@@ -147,7 +164,7 @@ class DraftModelSession(ModelSession):
             seen = ids[position : position + len(num)]
             processed = sampling.processed(logits, seen[:-1])
             tokens = randomness.draw(sampling.distribution(processed), position)
-            guesses += map(Guess, tokens, processed.softmax(-1).amax(-1).tolist())
+            guesses += map(Guess, tokens, highest_probability(processed))
             for token in seen:
                 sampling = sampling.advance(token)
         return guesses
@@ -173,10 +190,20 @@ class NothingInCommon(NoDraft):
     """What is left of a draft that shares no token with the target: plain decoding, and a word."""
 
     def propose(
-        self, ids: list[int], k: int, sampling: SamplingState, randomness: Randomness
+        self,
+        ids: list[int],
+        k: int,
+        sampling: SamplingState,
+        randomness: Randomness,
+        goes_on: GoesOn | None = None,
     ) -> Proposal:
         """Propose nothing, and say why."""
         return Proposal(note="the draft model shares no token with the target: plain decoding")
+
+
+def highest_probability(logits: Tensor) -> list[float]:
+    """Of each row of processed logits [n, vocab], the probability of its likeliest token."""
+    return (logits.amax(-1) - logits.logsumexp(-1)).exp().clamp(max=1.0).tolist()
 
 
 def _joined(rows: list[Distribution]) -> Distribution | None:

@@ -1,5 +1,6 @@
 """The drafter that never proposes: plain decoding through the speculative loop."""
 
+from draftwise.core.lookahead import GoesOn
 from draftwise.core.noise import Randomness
 from draftwise.core.proposals import Proposal
 from draftwise.core.sampling import SamplingState
@@ -20,7 +21,12 @@ class NoDraft:
         """Nothing to read."""
 
     def propose(
-        self, ids: list[int], k: int, sampling: SamplingState, randomness: Randomness
+        self,
+        ids: list[int],
+        k: int,
+        sampling: SamplingState,
+        randomness: Randomness,
+        goes_on: GoesOn | None = None,
     ) -> Proposal:
         """Propose nothing."""
         return Proposal()

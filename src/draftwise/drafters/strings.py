@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 
 from draftwise.core.distributions import Dense, Distribution, OneHot
+from draftwise.core.lookahead import GoesOn
 from draftwise.core.noise import Randomness
 from draftwise.core.proposals import Proposal
 from draftwise.core.sampling import SamplingOptions, SamplingState, filtered_probabilities
 from draftwise.drafters.drafter import DraftSession
-from draftwise.drafters.model import DraftOrigin, ModelSession
+from draftwise.drafters.model import DraftOrigin, ModelSession, highest_probability
 from draftwise.drafters.translation import Dictionary, Foreign
 from draftwise.models.runner import Runner
 
@@ -51,19 +52,29 @@ class StringDraftSession(ModelSession):
         self._special = sorted(dictionary.draft.special)
 
     def propose(
-        self, ids: list[int], k: int, sampling: SamplingState, randomness: Randomness
+        self,
+        ids: list[int],
+        k: int,
+        sampling: SamplingState,
+        randomness: Randomness,
+        goes_on: GoesOn | None = None,
     ) -> Proposal:
         """Write up to k tokens of the draft's own, and propose their text in tokens of the target.
 
         Penalties and bans are the target's and know only its tokens; they are left to it.
         """
-        before, note = self._row.passes, None
+        before, note, confidence = self._row.passes, None, []
         written = self._translation.follow(ids)
         spelling, start = self._dictionary.draft, len(written)
         for i in range(k):
+            if goes_on is not None and not goes_on(confidence):
+                break
             if note := self._unreadable(written):
                 break
-            q = self._distribution(self._row.logits(written), sampling.sampler.options)
+            logits = self._row.logits(written)
+            q = self._distribution(logits, sampling.sampler.options)
+            if goes_on is not None:
+                confidence.append(highest_probability(logits)[0])
             written.append(randomness.draw(q, len(ids) + i)[0])
         text = _complete_text(spelling.join(written[start:]))
         tokens = self._dictionary.target.continuation(text)[:k]

@@ -15,12 +15,16 @@ from typing import Any
 
 from draftwise.core.clock import Clock, SystemClock
 from draftwise.core.closing import Closing
+from draftwise.core.costs import Costs
+from draftwise.core.lookahead import CostRule
 from draftwise.core.processors import Processor
 from draftwise.core.stopping import StopConditions
 from draftwise.decoding.generation import Request
 from draftwise.decoding.proof import Identity, prove
 from draftwise.decoding.run import Run
 from draftwise.drafters.drafter import Drafter
+from draftwise.drafters.mixed import Mixed
+from draftwise.engine.calibration import calibrate
 from draftwise.engine.options import GenerateOptions, make
 from draftwise.engine.pairing import vocabulary_of
 from draftwise.engine.request import Prompt, RequestMaker
@@ -31,7 +35,7 @@ from draftwise.models.loading import LoadedModel
 from draftwise.models.row import Row
 from draftwise.models.runner import Runner
 
-_WARM_UP_PROMPT = 32
+_WARM_UP_PROMPT, _WARM_UP_K = 32, 4
 
 
 class Engine(Closing):
@@ -58,6 +62,7 @@ class Engine(Closing):
         )
         self._row = Row(runner)
         self._session = drafter.open()
+        self._costs: Costs | None = None
         self._turn = Turn()
         self._streams: weakref.WeakSet[Stream] = weakref.WeakSet()
 
@@ -72,6 +77,14 @@ class Engine(Closing):
             self._turn.closed = True
             self._session.close()
             self._row.close()
+
+    @property
+    def costs(self) -> Costs:
+        """What passes cost here; measured when it is first asked for, which takes a few seconds."""
+        if self._costs is None:
+            own = self.drafter.costs if isinstance(self.drafter, Mixed) else None
+            self._costs = own or calibrate(self.target, self._runner, self.drafter)
+        return self._costs
 
     def generate(
         self,
@@ -108,10 +121,15 @@ class Engine(Closing):
             prompt,
             chosen,
             usual_k=self.drafter.usual_k,
+            lookahead=lambda: CostRule(self.costs),
             processors=processors,
             keep_evidence=baseline,
         )
-        effective = {"k": request.k, "seed": request.seed, "warmed_up": baseline}
+        effective = {
+            "k": chosen.k if request.lookahead else request.k,
+            "seed": request.seed,
+            "warmed_up": baseline,
+        }
         settings = self._settings | asdict(chosen) | effective
         stream = Stream(lambda: self._runs(request, baseline), self._prove, self._turn, settings)
         self._streams.add(stream)
@@ -130,7 +148,7 @@ class Engine(Closing):
 
     def _warm_up(self, request: Request) -> None:
         """Let the passes of both runs happen once, on rows of their own, before a clock is read."""
-        tokens = min(request.k, request.stop.max_tokens - 1) + 2
+        tokens = min(request.k, request.stop.max_tokens - 1, _WARM_UP_K) + 2
         short = replace(
             request,
             prompt=request.prompt[:_WARM_UP_PROMPT],

@@ -9,12 +9,15 @@ import torch
 from draftwise.core.errors import OptionError
 from draftwise.drafters.drafter import Drafter
 from draftwise.drafters.lookup import PromptLookup
+from draftwise.drafters.mixed import Mixed
 from draftwise.drafters.model import DraftModel, DraftOrigin
 from draftwise.drafters.none import NoDraft
 from draftwise.drafters.strings import StringDraft
+from draftwise.drafters.suffix import SuffixDrafter
 from draftwise.drafters.translation import Dictionary
+from draftwise.engine.calibration import calibrate
 from draftwise.engine.engine import Engine
-from draftwise.engine.options import OTHERWISE, ModelOptions, make
+from draftwise.engine.options import DEFAULT_TARGET, ITS_DRAFT, OTHERWISE, ModelOptions, make
 from draftwise.engine.pairing import Pairing, pair, vocabulary_of
 from draftwise.models.devices import describe_machine, set_threads
 from draftwise.models.eager import EagerRunner
@@ -23,7 +26,8 @@ from draftwise.models.probe import require_rollback
 from draftwise.models.runner import Runner
 from draftwise.text.vocabulary import compare
 
-MODEL_FREE = {"lookup": PromptLookup, "none": NoDraft}
+MODEL_FREE = {"lookup": PromptLookup, "suffix": SuffixDrafter, "none": NoDraft}
+MIXED = "mixed"
 """Drafters that are named and need no model. Beside them: self, and any name of a model."""
 
 
@@ -33,7 +37,7 @@ def load(
     """Load an engine. Options are given as ModelOptions, or its fields by name.
 
     target: a built-in or Hub name, a folder, a GGUF file, or a (model, tokenizer) pair of transformers
-    objects. draft: the same, or "lookup", "self", "none", or a drafter of your own.
+    objects. draft: the same, or "lookup", "suffix", "self", "none", or a drafter of your own.
     """
     paths = {
         name: str(value)
@@ -66,14 +70,15 @@ def load_draft_runner(model: Any, options: ModelOptions) -> tuple[LoadedModel, R
 
 def check_pair(options: ModelOptions) -> Pairing:
     """Load both models and compare them, whatever comes of it."""
-    if options.drafter in (*MODEL_FREE, "self"):
+    drafter = options.drafter.removeprefix(f"{MIXED}:")
+    if drafter in (*MODEL_FREE, "self", MIXED):
         raise OptionError(
-            f"--draft {options.drafter} needs no check: it works with every target; name a model"
+            f"--draft {drafter} needs no check: it works with every target; name a model"
         )
     set_threads(options.threads)
     target, draft = (
         load_runner(options.target, options),
-        load_draft_runner(options.drafter, options),
+        load_draft_runner(drafter, options),
     )
     return pair(*target, *draft, foreign=options.foreign)
 
@@ -91,6 +96,8 @@ def load_drafter(draft: Any, target: LoadedModel, runner: Runner, options: Model
         if draft == "self":
             return DraftModel(runner, "self", origin=DraftOrigin(target.source))
         return MODEL_FREE[draft]()
+    if isinstance(draft, str) and _names_mixed(draft):
+        return _mixed(draft, target, runner, options)
     if not isinstance(draft, str | Path | tuple):
         return draft
     model, draft_runner = load_draft_runner(draft, options)
@@ -101,6 +108,23 @@ def load_drafter(draft: Any, target: LoadedModel, runner: Runner, options: Model
     dictionary = Dictionary(target.tokenizer, model.tokenizer, theirs.size)
     kind = StringDraft if options.foreign == "string" else DraftModel
     return kind(draft_runner, model.name, dictionary, origin)
+
+
+def _names_mixed(draft: str) -> bool:
+    return draft == MIXED or draft.startswith(f"{MIXED}:")
+
+
+def _mixed(draft: str, target: LoadedModel, runner: Runner, options: ModelOptions) -> Mixed:
+    """Copies from earlier text, or the model that is named behind the colon: mixed:MODEL."""
+    name = draft.partition(":")[2]
+    if not name and options.target != DEFAULT_TARGET:
+        raise OptionError(
+            f"--draft {MIXED} needs a draft model: write {MIXED}:MODEL, such as {MIXED}:{ITS_DRAFT}"
+        )
+    model = load_drafter(name or ITS_DRAFT, target, runner, options)
+    if not isinstance(model, DraftModel | StringDraft):
+        raise OptionError(f"--draft {draft} names no model behind the colon")
+    return Mixed(SuffixDrafter(), model, calibrate(target, runner, model))
 
 
 def target_settings(target: LoadedModel, runner: Runner) -> dict[str, object]:
@@ -119,6 +143,11 @@ def target_settings(target: LoadedModel, runner: Runner) -> dict[str, object]:
 def draft_settings(drafter: Drafter) -> dict[str, object]:
     """What took effect for a drafter."""
     settings: dict[str, object] = {"draft": drafter.name}
+    if isinstance(drafter, Mixed):
+        return draft_settings(drafter.model) | {
+            "draft": drafter.name,
+            "draft_model": drafter.model.name,
+        }
     if isinstance(drafter, DraftModel | StringDraft):
         info = drafter.runner.info
         dictionary = drafter.dictionary

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from draftwise.core.sampling import SamplingOptions
 
 DEFAULT_TARGET, ITS_DRAFT = "qwen2.5-coder-1.5b", "smollm2-135m"
+AUTO = "auto"
 OTHERWISE = "lookup"
 """What drafts where the user names nothing: the built-in pair's draft, or prompt lookup."""
 
@@ -34,8 +35,8 @@ class ModelOptions:
     )
     draft: str | None = option(
         None,
-        f"What guesses: lookup, self, none, or a model like --target. By default {ITS_DRAFT} for the "
-        f"default target, {OTHERWISE} for any other.",
+        f"What guesses: lookup, suffix, self, none, or a model like --target. By default {ITS_DRAFT} "
+        f"for the default target, {OTHERWISE} for any other.",
     )
     device: str = option("auto", "auto, cpu, cuda, cuda:N or mps.")
     dtype: str = option("auto", "auto, float32, bfloat16, float16 or float64.")
@@ -64,9 +65,9 @@ class GenerateOptions:
     """What to write and how to sample. Temperature 0, the default, is greedy."""
 
     tokens: int = option(128, "Most tokens to write.")
-    k: int | None = option(
+    k: int | str | None = option(
         None,
-        "Tokens to guess in a round; by default 3 with a draft model, 8 with lookup.",
+        "Tokens to guess in a round, or auto: as many as promise to pay, by costs measured once.",
         "-k",
         "--num-speculative-tokens",
     )
@@ -96,10 +97,12 @@ class GenerateOptions:
 
     def __post_init__(self) -> None:
         _settle(self)
-        for name, least in (("tokens", 1), ("k", 0)):
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise OptionError(f"{name} is {value}: give {least} or more")
+        if self.tokens < 1:
+            raise OptionError(f"tokens is {self.tokens}: give 1 or more")
+        if isinstance(self.k, str) and self.k != AUTO:
+            raise OptionError(f"k is {self.k!r}: give a number, or {AUTO}")
+        if isinstance(self.k, int) and self.k < 0:
+            raise OptionError(f"k is {self.k}: give 0 or more, or {AUTO}")
         if self.min_tokens > self.tokens:
             raise OptionError(f"min_tokens is {self.min_tokens}, more than tokens, {self.tokens}")
         if "" in self.stop:

@@ -1,16 +1,17 @@
 """From what a user gives, text and options, to a `Request` in token ids. Nothing runs here."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from draftwise.core.errors import OptionError, PromptError
+from draftwise.core.lookahead import LONGEST, Lookahead
 from draftwise.core.noise import fresh_seed
 from draftwise.core.processors import Processor
 from draftwise.core.sampling import Sampler
 from draftwise.core.stopping import StopConditions
 from draftwise.decoding.evidence import NUM_LEADING
 from draftwise.decoding.generation import Request
-from draftwise.engine.options import GenerateOptions
+from draftwise.engine.options import AUTO, GenerateOptions
 from draftwise.models.loading import LoadedModel
 from draftwise.text.spelling import Spelling
 from draftwise.text.tokenizer import Message
@@ -34,12 +35,14 @@ class RequestMaker:
         options: GenerateOptions,
         *,
         usual_k: int,
+        lookahead: Callable[[], Lookahead] | None = None,
         processors: Sequence[Processor] = (),
         keep_evidence: bool = False,
     ) -> Request:
         """Settle a request. Raises PromptError or OptionError.
 
-        usual_k: where the options name no k. keep_evidence: for a proof.
+        usual_k: where the options name no k. lookahead: chooses k where they say auto.
+        keep_evidence: for a proof.
         """
         tokenizer = self._target.tokenizer
         end_ids = frozenset() if options.ignore_eos else self._target.end_ids
@@ -67,7 +70,8 @@ class RequestMaker:
             skipped=tokenizer.special_ids,
             goes_on=options.raw,
             seed=fresh_seed() if options.seed is None else options.seed,
-            k=usual_k if options.k is None else options.k,
+            k=_most(options.k, usual_k),
+            lookahead=lookahead if options.k == AUTO else None,
             rule=options.rule,
             context_length=self._context_length,
             num_leading=NUM_LEADING if keep_evidence else 0,
@@ -100,6 +104,13 @@ class RequestMaker:
         if not word:
             raise OptionError("a banned word is empty: leave it out")
         return [tuple(self._spelling.continuation(text)) for text in (word, f" {word}")]
+
+
+def _most(k: int | str | None, usual: int) -> int:
+    """The most tokens to draft in a round; a drafter that never drafts is not asked for any."""
+    if isinstance(k, int):
+        return k
+    return LONGEST if k == AUTO and usual else usual
 
 
 def _require_text(text: str) -> None:

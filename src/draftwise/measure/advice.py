@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
+from draftwise.core.costs import Costs, Curve
 from draftwise.core.counters import Counters, RoundCount, rates
 from draftwise.core.estimates import bootstrap
 from draftwise.core.theory import expected_tokens
-from draftwise.measure.costs import Costs, Curve
 from draftwise.measure.records import AgreementRecord, Choice, PassesRecord, Verdict
 from draftwise.measure.replay import replay
 
@@ -22,7 +22,7 @@ _RESAMPLES = 400
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """What was measured of one drafter. host, plain_host: see `measure.costs.Costs`."""
+    """What was measured of one drafter. host, plain_host: see `core.costs.Costs`."""
 
     drafter: str
     agreements: tuple[AgreementRecord, ...]

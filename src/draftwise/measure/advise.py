@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from draftwise.core.errors import ModelError
+from draftwise.core.timing import too_noisy
 from draftwise.drafters.model import DraftModel
 from draftwise.drafters.strings import StringDraft
 from draftwise.measure.advice import MAX_K, Candidate, choose_k, decide
@@ -24,7 +25,6 @@ from draftwise.measure.records import (
     Verdict,
 )
 from draftwise.measure.summary import costs, timed
-from draftwise.measure.timing import too_noisy
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,30 +15,44 @@ from draftwise.measure.records import Foresight
 
 
 def foresee(
-    session: DraftSession, request: Request, written: Sequence[int], longest: int
+    session: DraftSession,
+    request: Request,
+    written: Sequence[int],
+    longest: int,
+    branches: bool = False,
 ) -> tuple[Foresight, ...]:
     """Foresight for every position of `written`, the target's answer to `request`.
 
-    longest: how many tokens the drafter is asked for at each. Only for the match rule, under which the
-    text and its noise do not depend on the rounds.
+    longest: how many tokens the drafter is asked for at each. branches: let a draft model write on behind
+    its wrong guesses too, as it would not know them to be wrong; only a policy that looks at confidences
+    needs that. Only for the match rule, under which text and noise do not depend on the rounds.
     """
     if request.rule != "match":
         raise ValueError(f"rule {request.rule} decides by rounds: nothing can be foreseen")
     if isinstance(session, DraftModelSession):
-        return _by_reading(session, request, written, longest)
+        return _by_reading(session, request, written, longest, branches)
     return _by_asking(session, request, written, longest)
 
 
 def _by_reading(
-    session: DraftModelSession, request: Request, written: Sequence[int], longest: int
+    session: DraftModelSession,
+    request: Request,
+    written: Sequence[int],
+    longest: int,
+    branches: bool,
 ) -> tuple[Foresight, ...]:
-    start = len(request.prompt)
-    guesses = session.foresee(
-        [*request.prompt, *written],
-        start,
-        request.sampler.start(request.prompt),
-        KeyedNoise(request.seed, request.choice),
-    )
+    ids, noise = [*request.prompt, *written], KeyedNoise(request.seed, request.choice)
+    start, sampling = len(request.prompt), request.sampler.start(request.prompt)
+    guesses = session.foresee(ids, start, sampling, noise)
+    branch: dict[int, list[Guess]] = {}
+    for position, (guess, token) in enumerate(zip(guesses, written, strict=False)):
+        if branches and guess.token != token:
+            wrong = [*ids[: start + position], guess.token]
+            proposal = session.propose(
+                wrong, longest - 1, sampling.advance(guess.token), noise, lambda _: True
+            )
+            branch[position] = [*map(Guess, proposal.tokens, proposal.confidence or ())]
+        sampling = sampling.advance(token)
     foresight = []
     for position in range(len(written)):
         kept: list[Guess] = []
@@ -47,13 +61,14 @@ def _by_reading(
                 break
             kept.append(guess)
             if guess.token != token:
+                kept += branch.get(position + len(kept) - 1, ())[: longest - len(kept)]
                 break
         drafted = longest if position < len(guesses) else 0
         foresight.append(
             Foresight(
                 tokens=tuple(guess.token for guess in kept),
                 drafted=drafted,
-                confidence=tuple(min(guess.confidence, 1.0) for guess in kept),
+                confidence=tuple(guess.confidence for guess in kept),
             )
         )
     return tuple(foresight)

@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from statistics import median
+from typing import Literal
 
 from draftwise.core.errors import OptionError
 from draftwise.core.noise import KeyedNoise
+from draftwise.decoding.passes import time_proposals, time_reads
 from draftwise.decoding.proof import Identity
 from draftwise.decoding.run import Run
 from draftwise.measure.agreement import foresee
-from draftwise.measure.passes import time_proposals, time_reads
 from draftwise.measure.recording import Recording, of_kind
 from draftwise.measure.records import (
     PLAIN,
@@ -24,13 +25,14 @@ from draftwise.measure.records import (
     AnyRecord,
     Conditions,
     Identical,
+    K,
     PassesRecord,
     PromptRef,
     RoundRecord,
     RunRecord,
 )
 from draftwise.measure.subject import Subject, Variant
-from draftwise.measure.summary import best, counted
+from draftwise.measure.summary import best, costs, counted
 from draftwise.measure.workloads import BenchPrompt
 
 LONGEST = 16
@@ -45,21 +47,22 @@ _WARM_UP_TOKENS = 8
 class BenchPlan:
     """What to measure.
 
-    ks: timed on the workloads of `sweep`. workload_ks: timed on all others; None times the k that the
-    counts say is best there. repeats: timed runs of each prompt and variant.
+    ks: timed on the workloads of `sweep`. workload_ks: timed on all others; "best" is the k that the
+    counts say is best there, "auto" lets a lookahead choose. repeats: timed runs of each prompt and
+    variant.
     """
 
     prompts: tuple[BenchPrompt, ...]
     sweep: tuple[str, ...] = ()
     ks: tuple[int, ...] = (1, 3, 5, 8, 16)
-    workload_ks: tuple[int, ...] | None = None
+    workload_ks: tuple[K | Literal["best"], ...] = ("auto",)
     repeats: int = 1
 
     def __post_init__(self) -> None:
         if not self.prompts:
             raise OptionError("there are no prompts to measure")
-        for k in (*self.ks, *(self.workload_ks or ())):
-            if not 1 <= k <= LONGEST:
+        for k in (*self.ks, *self.workload_ks):
+            if isinstance(k, int) and not 1 <= k <= LONGEST:
                 raise OptionError(f"k is {k}: a bench takes 1 to {LONGEST}")
         if self.repeats < 1:
             raise OptionError(f"repeats is {self.repeats}: give 1 or more")
@@ -91,7 +94,7 @@ class Bench:
             if not self._is_timed(name):
                 yield Step(f"timing {name}", 30, partial(self._time_drafter, name))
         for prompt in self.plan.prompts:
-            missing = [n for n in self.subject.drafters if not self._is_counted(prompt, n)]
+            missing = [n for n in self._foreseen if not self._is_counted(prompt, n)]
             if missing:
                 tokens = 0 if self._written(prompt) else self.subject.options.tokens
                 yield Step(
@@ -175,6 +178,9 @@ class Bench:
 
     def _time(self, prompt: BenchPrompt, variants: Sequence[Variant]) -> None:
         """Time variants beside plain decoding, as the next repeat of this prompt."""
+        for name in self.subject.drafters:
+            if known := costs(self.records, self.subject.target.name, name):
+                self.subject.known_costs[name] = known
         cold = [variant for variant in variants if variant not in self._warm]
         if cold:
             self.subject.side_by_side(prompt, cold, tokens=_WARM_UP_TOKENS)
@@ -189,23 +195,33 @@ class Bench:
                     identity,
                     conditions=self.subject.conditions(name),
                     drafter=name,
+                    k=k,
                     prompt=self.references[prompt],
                     repeat=repeat,
                 )
-                for (name, _), (run, identity) in results.items()
+                for (name, k), (run, identity) in results.items()
             )
         )
 
     def _variants(self, prompt: BenchPrompt) -> list[Variant]:
         """What is timed on a prompt beside plain decoding."""
-        if prompt.workload in self.plan.sweep:
-            ks = self.plan.ks
-        elif self.plan.workload_ks is not None:
-            ks = self.plan.workload_ks
-        else:
-            chosen = best(counted(self.records, range(1, LONGEST + 1)))
-            return [(name, chosen[prompt.workload, name].k) for name in self.subject.drafters]
-        return [(name, k) for k in ks for name in self.subject.drafters]
+        sweep = prompt.workload in self.plan.sweep
+        ks = (*self.plan.ks, *self.plan.workload_ks) if sweep else self.plan.workload_ks
+        chosen = best(counted(self.records, range(1, LONGEST + 1))) if "best" in ks else {}
+
+        def settled(asked: K | Literal["best"], name: str) -> K:
+            """What was not counted has no best k, and chooses for itself."""
+            if asked != "best":
+                return asked
+            row = chosen.get((prompt.workload, name))
+            return row.k if row else "auto"
+
+        return list(dict.fromkeys((n, settled(k, n)) for k in ks for n in self.subject.drafters))
+
+    @property
+    def _foreseen(self) -> list[str]:
+        """The drafters whose rounds can be counted from their proposals."""
+        return [name for name in self.subject.drafters if self.subject.foreseeable(name)]
 
     @property
     def records(self) -> list[AnyRecord]:
@@ -254,6 +270,7 @@ def run_record(
     *,
     conditions: Conditions,
     drafter: str,
+    k: K,
     prompt: PromptRef,
     repeat: int,
 ) -> RunRecord:
@@ -261,7 +278,7 @@ def run_record(
     return RunRecord(
         conditions=conditions,
         drafter=drafter,
-        k=run.request.k,
+        k=k,
         prompt=prompt,
         repeat=repeat,
         seed=run.request.seed,

@@ -36,17 +36,17 @@ def consistency(records: Sequence[AnyRecord]) -> list[Consistency]:
     outcomes: dict[str, list[str]] = {}
     for run in of_kind(list(records), RunRecord):
         agreement = known.get((run.conditions.alike, run.drafter, run.prompt.sha256))
-        if agreement is not None and run.k <= agreement.longest:
-            outcomes.setdefault(run.drafter, []).append(_compare(run, agreement))
+        if agreement is not None and run.k != "auto" and run.k <= agreement.longest:
+            outcomes.setdefault(run.drafter, []).append(_compare(run, run.k, agreement))
     return [
         Consistency(name, *(found.count(o) for o in ("equal", "otherwise", "other text")))
         for name, found in outcomes.items()
     ]
 
 
-def _compare(run: RunRecord, agreement: AgreementRecord) -> str:
+def _compare(run: RunRecord, k: int, agreement: AgreementRecord) -> str:
     if run.token_ids != agreement.token_ids:
         return "other text"
     # What a draft accepts behind the end of the text is not known to the replay, and not emitted.
-    counted = [(r.drafted, r.emitted) for r in replay(agreement, run.k)]
+    counted = [(r.drafted, r.emitted) for r in replay(agreement, k)]
     return "equal" if counted == [(r.drafted, r.emitted) for r in run.rounds] else "otherwise"

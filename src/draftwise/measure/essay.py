@@ -49,7 +49,7 @@ class Claim:
 def claims(records: Sequence[AnyRecord], drafter: str) -> list[Claim]:
     """Every claim, with `drafter` in the place of the essay's 0.5B."""
     rows = [row for row in timed(records) if row.drafter == drafter]
-    sweep = {row.k: row for row in rows if row.workload == WORKLOADS[0]}
+    sweep = {row.k: row for row in rows if row.workload == WORKLOADS[0] and row.k != "auto"}
     others = {row.workload: row for row in rows if row.k == K}
     return [
         *_nesting(records),

@@ -35,6 +35,9 @@ SCHEMA_VERSION = 1
 Seconds: TypeAlias = Annotated[FiniteFloat, Field(ge=0)]
 Milliseconds: TypeAlias = Annotated[FiniteFloat, Field(ge=0)]
 Count: TypeAlias = Annotated[int, Field(ge=0)]
+K: TypeAlias = Annotated[int, Field(ge=0)] | Literal["auto"]
+"""Drafted tokens a round, or that a lookahead chose them."""
+
 PLAIN = "none"
 """The drafter of a plain run."""
 
@@ -149,15 +152,16 @@ Identical = Literal["identical", "near-tie", "not compared"]
 class RunRecord(Record):
     """One text, written once.
 
-    drafter: PLAIN and k = 0 for plain decoding. repeat: which of several runs of the same prompt; the
-    runs of one prompt and repeat took turns with each other and are to be compared. pieces: delivered
-    text by origin of its tokens. identical: how it compares with the plain run beside it; a fault is
-    never recorded, since it ends the measurement. partings: near-ties in words.
+    drafter: PLAIN and k = 0 for plain decoding. k: "auto" where `core.lookahead.CostRule` chose it.
+    repeat: which of several runs of the same prompt; the runs of one prompt and repeat took turns with
+    each other and are to be compared. pieces: delivered text by origin of its tokens. identical: how it
+    compares with the plain run beside it; a fault is never recorded, since it ends the measurement.
+    partings: near-ties in words.
     """
 
     kind: Literal["run"] = "run"
     drafter: str
-    k: Count
+    k: K
     prompt: PromptRef
     repeat: Count = 0
     seed: Count
@@ -186,9 +190,9 @@ class RunRecord(Record):
 class Foresight(Strict):
     """What a drafter proposes at one position, if asked for as many tokens as the record says.
 
-    tokens: as far as the target's text goes, and cut behind the first one that it refuses: what lies
-    further was never examined. drafted: how long the proposal was before those cuts. confidence: the
-    probability that the drafter gave each of `tokens`; None where it has none.
+    tokens: as far as the target's text goes, and at least to the first one that it refuses: what lies
+    further is never examined. drafted: how long the whole proposal was. confidence: of each of `tokens`
+    (see `core.proposals`); None where the drafter has none.
     """
 
     tokens: tuple[Count, ...]
@@ -209,7 +213,8 @@ class AgreementRecord(Record):
 
     token_ids: the target's text. max_tokens: how long it might have become. foresight: one entry for
     each position of it, in order. longest: how many tokens were asked for at each.
-    passes_per_token: 1 for a draft model, 0 where none runs.
+    passes_per_token: 1 for a draft model, 0 where none runs. prompt_ids: the prompt itself, kept only
+    where drafters are to be tried on the text without a model (`measure.simulate`).
     """
 
     kind: Literal["agreement"] = "agreement"
@@ -221,6 +226,7 @@ class AgreementRecord(Record):
     foresight: tuple[Foresight, ...]
     longest: Annotated[int, Field(ge=1)]
     passes_per_token: Literal[0, 1]
+    prompt_ids: tuple[Count, ...] = ()
 
     @model_validator(mode="after")
     def _covers_the_text(self) -> "AgreementRecord":

@@ -7,26 +7,30 @@ from typing import Literal
 
 from draftwise.core.clock import Clock, SystemClock
 from draftwise.core.closing import Closing
+from draftwise.core.costs import Costs
 from draftwise.core.errors import FaultError, OptionError
+from draftwise.core.lookahead import CostRule
 from draftwise.decoding.generation import Request
-from draftwise.decoding.proof import Identity, prove
+from draftwise.decoding.proof import Identity, Replays, prove
 from draftwise.decoding.run import Run, keep_pace
 from draftwise.drafters.drafter import Drafter, DraftSession
+from draftwise.drafters.mixed import Mixed
 from draftwise.drafters.model import DraftModel
 from draftwise.drafters.strings import StringDraft
+from draftwise.engine.calibration import calibrate
 from draftwise.engine.load import draft_settings, load_drafter, load_runner
 from draftwise.engine.options import GenerateOptions, ModelOptions
 from draftwise.engine.pairing import vocabulary_of
 from draftwise.engine.request import RequestMaker
 from draftwise.measure.conditions import conditions
-from draftwise.measure.records import PLAIN, Conditions, PromptRef
+from draftwise.measure.records import PLAIN, Conditions, K, PromptRef
 from draftwise.measure.workloads import BenchPrompt
 from draftwise.models.devices import set_threads
 from draftwise.models.loading import LoadedModel
 from draftwise.models.row import Row
 from draftwise.models.runner import Runner
 
-Variant = tuple[str, int]
+Variant = tuple[str, K]
 """A drafter's name and its k; (PLAIN, 0) is plain decoding."""
 
 _BEGINNING = 60
@@ -57,6 +61,7 @@ class Subject(Closing):
         self._requests = RequestMaker(
             target, vocabulary_of(target, runner).size, runner.info.context_length
         )
+        self.known_costs: dict[str, Costs] = {}
         self._sessions = {name: drafter.open() for name, drafter in self.drafters.items()}
 
     def close(self) -> None:
@@ -72,9 +77,14 @@ class Subject(Closing):
         """Whether a drafted token costs a pass of a model."""
         return 1 if isinstance(self.drafters[drafter], DraftModel | StringDraft) else 0
 
+    def foreseeable(self, drafter: str) -> bool:
+        """Whether its proposals follow from the text alone, and not from the rounds before them."""
+        return not isinstance(self.drafters[drafter], Mixed)
+
     def context_length(self, drafter: str) -> int | None:
         """Tokens that target and drafter can both hold; None if neither names a limit."""
         chosen = self.drafters[drafter]
+        chosen = chosen.model if isinstance(chosen, Mixed) else chosen
         own = (
             chosen.runner.info.context_length
             if isinstance(chosen, DraftModel | StringDraft)
@@ -83,13 +93,30 @@ class Subject(Closing):
         limits = [limit for limit in (self.runner.info.context_length, own) if limit is not None]
         return min(limits, default=None)
 
-    def request(self, prompt: BenchPrompt, k: int = 0, tokens: int | None = None) -> Request:
-        """What to write, and at which k. tokens: most of them, if not as many as the options say."""
+    def costs(self, drafter: str) -> Costs:
+        """What passes cost: as told by whoever measured, or measured in a few seconds."""
+        if drafter not in self.known_costs:
+            chosen = self.drafters[drafter]
+            mixed = chosen.costs if isinstance(chosen, Mixed) else None
+            self.known_costs[drafter] = mixed or calibrate(self.target, self.runner, chosen)
+        return self.known_costs[drafter]
+
+    def request(
+        self, prompt: BenchPrompt, variant: Variant = (PLAIN, 0), tokens: int | None = None
+    ) -> Request:
+        """What to write, and how. tokens: most of them, if not as many as the options say."""
+        drafter, k = variant
         tokens = self.options.tokens if tokens is None else tokens
         options = replace(
             self.options, k=k, tokens=tokens, min_tokens=min(self.options.min_tokens, tokens)
         )
-        return self._requests.make(prompt.prompt, options, usual_k=0, keep_evidence=True)
+        return self._requests.make(
+            prompt.prompt,
+            options,
+            usual_k=0 if drafter == PLAIN else self.drafters[drafter].usual_k,
+            lookahead=lambda: CostRule(self.costs(drafter)),
+            keep_evidence=True,
+        )
 
     def reference(self, prompt: BenchPrompt) -> PromptRef:
         """The prompt as records name it."""
@@ -115,9 +142,8 @@ class Subject(Closing):
 
     def write(self, prompt: BenchPrompt, drafter: str, tokens: int | None = None) -> Run:
         """Write one text with a drafter at its usual k, for the text's own sake."""
-        k = self.drafters[drafter].usual_k
         with Row(self.runner) as row:
-            asked = self.request(prompt, k, tokens)
+            asked = self.request(prompt, (drafter, self.drafters[drafter].usual_k), tokens)
             return Run(asked, row, self.session(drafter), self.clock).finish()
 
     def side_by_side(
@@ -135,13 +161,15 @@ class Subject(Closing):
                 if name != PLAIN:
                     session = self.drafters[name].open()
                     held.callback(session.close)
-                runs[name, k] = Run(self.request(prompt, k, tokens), row, session, self.clock)
+                runs[name, k] = Run(
+                    self.request(prompt, (name, k), tokens), row, session, self.clock
+                )
             for _ in keep_pace(list(runs.values())):
                 pass
-        plain = runs.pop((PLAIN, 0))
+        plain, replays = runs.pop((PLAIN, 0)), Replays(self.runner)
         results: dict[Variant, tuple[Run, Identity | None]] = {(PLAIN, 0): (plain, None)}
         for (name, k), run in runs.items():
-            identity = prove(plain, run, self.runner)
+            identity = prove(plain, run, self.runner, replays)
             if identity.fault:
                 raise FaultError(
                     f"the output changed with {name} at k = {k}: {identity.partings[-1]}"

@@ -10,15 +10,16 @@ from itertools import chain
 from statistics import median
 from typing import TypeVar
 
+from draftwise.core.costs import Costs, Curve
 from draftwise.core.counters import Counters, Rates, RoundCount, rates
 from draftwise.core.estimates import Interval, Spread, bootstrap_interval, spread
 from draftwise.core.theory import speedup_from_tokens
-from draftwise.measure.costs import Costs, curve_of
 from draftwise.measure.recording import of_kind
 from draftwise.measure.records import (
     PLAIN,
     AgreementRecord,
     AnyRecord,
+    K,
     PassesRecord,
     RoundRecord,
     RunRecord,
@@ -47,7 +48,7 @@ class Timed:
     target: str
     workload: str
     drafter: str
-    k: int
+    k: K
     prompts: int
     runs: int
     counters: Counters
@@ -126,8 +127,8 @@ def costs(records: Sequence[AnyRecord], target: str, drafter: str) -> Costs | No
     propose = proposals[0]
     read = min(reads, key=lambda record: abs(record.context - propose.context))
     return Costs(
-        curve_of(read),
-        curve_of(propose),
+        Curve.of(read.samples_ms),
+        Curve.of(propose.samples_ms),
         host=_rest_ms(run for run in runs if run.drafter == drafter),
         plain_host=_rest_ms(run for run in runs if run.drafter == PLAIN),
     )
@@ -152,7 +153,7 @@ def _beside(run: RunRecord) -> tuple[str, str, int]:
     return run.conditions.alike, run.prompt.sha256, run.repeat
 
 
-def _row(run: RunRecord) -> tuple[str, str, str, int]:
+def _row(run: RunRecord) -> tuple[str, str, str, K]:
     return run.conditions.alike, run.prompt.workload, run.drafter, run.k
 
 

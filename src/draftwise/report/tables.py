@@ -9,6 +9,8 @@ from draftwise.report.parts import Table
 from draftwise.report.showing import Showing
 from draftwise.report.sweep import Point, Sweep
 
+_Cells = tuple[str, int | str, float, float, float, float]
+
 
 def number(value: float | None, digits: int = 2) -> str:
     """A number with so many decimals."""
@@ -115,7 +117,7 @@ def rounds(rows: Sequence[Timed]) -> Table:
     """Where the time of a round goes, and what that makes of a token."""
     head = ("", "k", "draft", "verify", "rest", "round", "tokens", "a token")
     plain = rows[0]
-    cells = [("plain", 0, 0.0, plain.plain_ms, plain.plain_rest_ms, 1.0)]
+    cells: list[_Cells] = [("plain", 0, 0.0, plain.plain_ms, plain.plain_rest_ms, 1.0)]
     cells += [
         (r.drafter, r.k, r.draft_ms, r.verify_ms, r.rest_ms, r.rates.tokens_per_round or 0.0)
         for r in rows
@@ -233,7 +235,7 @@ def _draft(row: Counted, shown: Showing | None) -> tuple[str, ...]:
     )
 
 
-def _round(cells: tuple[str, int, float, float, float, float]) -> tuple[str, ...]:
+def _round(cells: _Cells) -> tuple[str, ...]:
     name, k, draft, verify, rest, tokens = cells
     total = draft + verify + rest
     return (

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from random import Random
 
+from draftwise.core.lookahead import GoesOn
 from draftwise.core.noise import Randomness
 from draftwise.core.proposals import Proposal
 from draftwise.core.sampling import SamplingState
@@ -69,6 +70,7 @@ class ScriptedDrafter:
         k: int,
         sampling: SamplingState,
         randomness: Randomness,
+        goes_on: GoesOn | None = None,
     ) -> Proposal:
         """Propose the next k tokens of the script; each counts as a pass of a draft model."""
         num = self._shortened(len(ids), k)

@@ -12,8 +12,8 @@ from draftwise.core.clock import Clock, SystemClock
 from draftwise.core.errors import OptionError
 from draftwise.core.noise import Randomness
 from draftwise.core.sampling import SamplingState
+from draftwise.core.timing import Progress, time_in_turns, unheard
 from draftwise.drafters.drafter import Drafter
-from draftwise.measure.timing import Progress, time_in_turns, unheard
 from draftwise.models.row import Row
 from draftwise.models.runner import Runner
 

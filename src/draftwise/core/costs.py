@@ -1,5 +1,7 @@
 """What things cost on one machine: a table of measured times, and the price of a round made of it.
 
+Whoever measures fills it (`decoding.passes`, records); lookahead, replay and advice spend by it.
+
 A measured v jumps and then stays flat, so between two measured lengths a line is drawn, and nothing is
 fitted. Beyond the longest length, the line of the last two goes on.
 """
@@ -10,7 +12,6 @@ from dataclasses import dataclass
 from statistics import median
 
 from draftwise.core.counters import RoundCount
-from draftwise.measure.records import PassesRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +60,15 @@ class Costs:
         """One token of plain decoding."""
         return self.read(1) + self.plain_host
 
-    def round_ms(self, drafted: int) -> float:
-        """One round that drafts so many tokens. With none, it is a round of plain decoding."""
+    def round_ms(self, drafted: int, passes: int | None = None) -> float:
+        """One round that drafts so many tokens. With none, it is a round of plain decoding.
+
+        passes: tokens that the draft model was run for, where these are not those that were drafted.
+        """
+        made = self.propose(drafted if passes is None else passes)
         if drafted == 0:
-            return self.plain_ms
-        return self.propose(drafted) + self.read(drafted + 1) + self.host
+            return self.plain_ms + made
+        return made + self.read(drafted + 1) + self.host
 
     def total_ms(self, rounds: list[RoundCount]) -> float:
         """Rounds together."""
@@ -85,8 +90,3 @@ class Costs:
     def o(self) -> float:
         """The other time of a round over a plain pass."""
         return self.host / self.read(1)
-
-
-def curve_of(record: PassesRecord) -> Curve:
-    """The medians of a record."""
-    return Curve.of(record.samples_ms)

@@ -8,9 +8,9 @@ from draftwise.core.clock import FakeClock
 from draftwise.core.errors import OptionError
 from draftwise.core.noise import KeyedNoise
 from draftwise.core.sampling import Sampler, SamplingOptions
+from draftwise.decoding.passes import LENGTHS, time_proposals, time_reads
 from draftwise.drafters.lookup import PromptLookup
 from draftwise.drafters.model import DraftModel
-from draftwise.measure.passes import LENGTHS, time_proposals, time_reads
 from draftwise.models.eager import EagerRunner
 from draftwise.testing.scripted import ScriptedDrafter
 from draftwise.testing.toys import VOCAB_SIZE, toy

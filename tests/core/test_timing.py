@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from draftwise.core.clock import FakeClock
-from draftwise.measure.timing import NOISY, noise, time_in_turns, too_noisy
+from draftwise.core.timing import NOISY, noise, time_in_turns, too_noisy
 
 
 class Bench:

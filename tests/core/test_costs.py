@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from draftwise.core.costs import Costs, Curve
 from draftwise.core.counters import RoundCount
 from draftwise.core.theory import speedup_from_tokens
-from draftwise.measure.costs import Costs, Curve, curve_of
 from draftwise.measure.records import Conditions, PassesRecord
 
 READ = Curve(((1, 10.0), (2, 11.0), (4, 12.0), (8, 20.0)))
@@ -53,7 +53,7 @@ def test_a_record_is_read_by_its_medians_in_order_of_length():
         context=8,
         samples_ms={8: (20.0, 90.0, 19.0), 1: (10.0, 10.0)},
     )
-    assert curve_of(record) == Curve(((1, 10.0), (8, 20.0)))
+    assert Curve.of(record.samples_ms) == Curve(((1, 10.0), (8, 20.0)))
 
 
 COSTS = Costs(read=READ, propose=Curve(((1, 2.0), (3, 6.0))), host=1.0, plain_host=0.5)

@@ -49,6 +49,7 @@ def command(folders, monkeypatch):
         streams = {name: io.TextIOWrapper(io.BytesIO(), "utf-8") for name in ("stdout", "stderr")}
         with monkeypatch.context() as patch:
             patch.chdir(folders)
+            patch.setenv("DRAFTWISE_CACHE", str(folders / "cache"))
             patch.setattr(sys, "argv", ["draftwise", *map(str, arguments)])
             patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), "ascii"))
             for name, stream in streams.items():

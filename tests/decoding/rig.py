@@ -134,6 +134,7 @@ class Says:
 
     name = "says"
     usual_k = 3
+    adapts = False
 
     def __init__(self, propose: Callable[[list[int], int], Sequence[int]]) -> None:
         self._propose = propose

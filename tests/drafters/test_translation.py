@@ -228,7 +228,7 @@ def test_tokens_without_a_row_are_neither_read_nor_drafted(foreign):
         dictionary = engine.drafter.dictionary
         for temperature in (0.0, 1.0):
             result = engine.generate(
-                "hello there <|x|> hello", raw=True, tokens=12, baseline=True,
+                "hello there <|x|> hello", raw=True, tokens=12, k=3, baseline=True,
                 temperature=temperature, seed=1,
             )  # fmt: skip
             assert result.identity.identical

@@ -3,6 +3,7 @@
 import pytest
 
 from draftwise.drafters.lookup import PromptLookup
+from draftwise.drafters.suffix import SuffixDrafter
 from draftwise.measure.bench import Bench, BenchPlan
 from draftwise.measure.consistency import Consistency, consistency
 from draftwise.measure.recording import Recording, of_kind
@@ -17,7 +18,7 @@ KS = (1, 2, 3, 5, 16)
 )
 def records(request):
     toys, plan = Toys(), BenchPlan(prompts=(PROSE, CODE), workload_ks=(*KS, "auto"))
-    drafters = PromptLookup(), toys.itself(), toys.draft(0.1)
+    drafters = PromptLookup(), SuffixDrafter(), toys.itself(), toys.draft(0.1)
     with toys.subject(*drafters, **request.param) as subject, Recording() as recording:
         carry_out(Bench(subject, plan, recording))
     return recording.records
@@ -27,7 +28,7 @@ def test_every_run_of_every_drafter_at_every_k_is_as_replayed(records):
     runs = 2 * len(KS)  # not those of a lookahead, which the replay does not know
     assert consistency(records) == [
         Consistency(name, equal=runs, otherwise=0, other_text=0)
-        for name in ("lookup", "self", "draft")
+        for name in ("lookup", "suffix", "self", "draft")
     ]
     for run in of_kind(records, RunRecord):
         if run.drafter in ("self", "draft"):

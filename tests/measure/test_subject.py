@@ -6,7 +6,7 @@ import torch
 from draftwise.core.errors import FaultError, OptionError
 from draftwise.drafters.lookup import PromptLookup
 from draftwise.drafters.model import DraftModel
-from draftwise.engine.options import GenerateOptions, ModelOptions
+from draftwise.engine.options import OTHERWISE, GenerateOptions, ModelOptions
 from draftwise.measure.records import PLAIN, PromptRef
 from draftwise.measure.subject import load_subject
 from draftwise.measure.workloads import BenchPrompt
@@ -131,7 +131,7 @@ def folder(tmp_path):
 
 @pytest.mark.parametrize(
     ("named", "loaded"),
-    [((), ["lookup"]), (("self", "lookup", "self"), ["self", "lookup"])],
+    [((), [OTHERWISE]), (("self", "lookup", "self"), ["self", "lookup"])],
 )
 def test_drafters_are_loaded_by_name_each_once(folder, named, loaded):
     models = ModelOptions(target=folder, dtype="float32", threads=1)

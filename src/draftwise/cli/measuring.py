@@ -51,7 +51,7 @@ def measuring_options(records: str, tokens: int) -> Callable[[Command], Command]
             help="Prompts of your own instead: a text file holds one, a .jsonl file one a line "
             "(prompt or messages, and workload if you like); repeatable.",
         ),
-        click.option("--limit", type=int, help="Most prompts of each workload."),
+        click.option("--limit", type=click.IntRange(min=1), help="Most prompts of each workload."),
         options_of(GenerateOptions, without=(*DECIDED, "tokens")),
         click.option(
             "--tokens", type=int, default=tokens, show_default=True, help="Most tokens of a text."

@@ -61,7 +61,12 @@ class Drafter(Protocol):
 
     @property
     def usual_k(self) -> int:
-        """Tokens to propose a round where the user names no number."""
+        """Tokens to propose a round where nothing else decides."""
+        ...
+
+    @property
+    def adapts(self) -> bool:
+        """Whether k should follow costs where the user names none; a control keeps its k."""
         ...
 
     def open(self) -> DraftSession:

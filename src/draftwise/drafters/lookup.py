@@ -26,6 +26,7 @@ class PromptLookup:
 
     name = "lookup"
     usual_k = 8  # guesses are free, and where there is a match it tends to be long
+    adapts = True
 
     def __init__(self, shortest: int = 2, longest: int = 16) -> None:
         if not 1 <= shortest <= longest:

@@ -21,6 +21,7 @@ class Mixed:
 
     name = "mixed"
     usual_k = 8
+    adapts = True
 
     def __init__(self, free: Drafter, model: Drafter, costs: Costs) -> None:
         self.free, self.model, self.costs = free, model, costs

@@ -45,7 +45,7 @@ class DraftModel:
 
     usual_k is small, since every guess costs a pass. dictionary: None if the runner's token ids mean
     what the target's mean (`text.vocabulary` tells). origin: where the model comes from, for settings
-    of other engines.
+    of other engines. adapts: False for a control.
     """
 
     usual_k = 3
@@ -56,11 +56,13 @@ class DraftModel:
         name: str,
         dictionary: Dictionary | None = None,
         origin: DraftOrigin | None = None,
+        adapts: bool = True,
     ) -> None:
         self.runner = runner
         self.name = name
         self.dictionary = dictionary
         self.origin = origin or DraftOrigin()
+        self.adapts = adapts
 
     def open(self) -> DraftSession:
         """Open a session with a row of its own."""

@@ -12,6 +12,7 @@ class NoDraft:
 
     name = "none"
     usual_k = 0
+    adapts = False
 
     def open(self) -> DraftSession:
         """Return itself."""

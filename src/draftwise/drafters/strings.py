@@ -25,6 +25,7 @@ class StringDraft:
     """Drafts with any runner, whatever its vocabulary."""
 
     usual_k = 3
+    adapts = True
 
     def __init__(
         self,
@@ -81,7 +82,7 @@ class StringDraftSession(ModelSession):
         usable = next(
             (i for i, t in enumerate(tokens) if t >= sampling.sampler.vocab_size), len(tokens)
         )
-        if k and not usable:
+        if len(written) > start and not usable:
             note = note or "the target has no token for what the draft model wrote"
         return Proposal(tuple(tokens[:usable]), None, self._row.passes - before, note)
 

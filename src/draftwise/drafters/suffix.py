@@ -40,6 +40,7 @@ class SuffixDrafter:
 
     name = "suffix"
     usual_k = 8  # as for lookup; most proposals end earlier by themselves
+    adapts = True
 
     def __init__(
         self, places: int = 32, least: float = 0.15, memory: SuffixMemory | None = None

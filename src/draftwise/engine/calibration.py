@@ -1,25 +1,53 @@
-"""What passes cost on this machine, measured in a few seconds: for `-k auto` and for mixed drafters."""
+"""What passes cost on this machine: measured once in a few seconds, kept in the user's cache.
+
+For `-k auto` and for mixed drafters. A measurement is kept under everything that it depends on: models,
+dtypes, devices, threads, machine, versions. One that was made on a busy machine is used and not kept.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
 
 from draftwise.core.clock import SystemClock
 from draftwise.core.costs import Costs, Curve
 from draftwise.core.noise import KeyedNoise
 from draftwise.core.sampling import Sampler, SamplingOptions
+from draftwise.core.timing import too_noisy
 from draftwise.decoding.passes import time_proposals, time_reads
 from draftwise.drafters.drafter import Drafter
 from draftwise.engine.pairing import SAMPLE, vocabulary_of
+from draftwise.engine.settings import draft_settings, target_settings, versions
+from draftwise.models.builtin import cache_folder
 from draftwise.models.loading import LoadedModel
 from draftwise.models.runner import Runner
 
 _CONTEXT = 64
 _READS, _PROPOSALS = (1, 2, 3, 5, 9, 13, 17), (1, 4)
 _REPEATS = 3
+Samples = Mapping[int, tuple[float, ...]]
 
 
 def calibrate(target: LoadedModel, runner: Runner, drafter: Drafter) -> Costs:
-    """Time passes of the target over 1 to 17 tokens, and the drafter's proposals; no text is kept.
+    """Costs of a target and a drafter: those that are kept, or measured now.
 
     The rest of a round is left out: it is about the same with and without speculation.
     """
+    settings = target_settings(target, runner) | draft_settings(drafter) | versions()
+    key = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+    path = cache_folder() / "costs" / f"{key[:32]}.json"
+    if (known := _kept(path)) is not None:
+        return known
+    reads, proposals = _measure(target, runner, drafter)
+    costs = Costs(Curve.of(reads), Curve.of(proposals))
+    if target.source != "object" and too_noisy(reads) is None:
+        _keep(path, costs)
+    return costs
+
+
+def _measure(target: LoadedModel, runner: Runner, drafter: Drafter) -> tuple[Samples, Samples]:
     ids, clock = target.tokenizer.encode(SAMPLE), SystemClock()
     size = vocabulary_of(target, runner).size
     reads = time_reads(runner, ids, _CONTEXT, _READS, repeats=_REPEATS, clock=clock)
@@ -34,4 +62,25 @@ def calibrate(target: LoadedModel, runner: Runner, drafter: Drafter) -> Costs:
         clock=clock,
         context_length=runner.info.context_length,
     )
-    return Costs(Curve.of(reads), Curve.of(proposals))
+    return reads, proposals
+
+
+def _kept(path: Path) -> Costs | None:
+    """What the cache holds; nothing where that is no pair of curves."""
+    try:
+        read, propose = (
+            Curve(tuple((int(n), float(ms)) for n, ms in curve))
+            for curve in json.loads(path.read_text(encoding="utf-8"))
+        )
+    except (OSError, ValueError, TypeError):
+        return None
+    return Costs(read, propose) if read(1) > 0 else None
+
+
+def _keep(path: Path, costs: Costs) -> None:
+    """In one rename; a cache that cannot be written is no reason to fail."""
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        own = path.with_suffix(f".{os.getpid()}")
+        own.write_text(json.dumps([costs.read.measured, costs.propose.measured]), encoding="utf-8")
+        own.replace(path)

@@ -25,7 +25,7 @@ from draftwise.decoding.run import Run
 from draftwise.drafters.drafter import Drafter
 from draftwise.drafters.mixed import Mixed
 from draftwise.engine.calibration import calibrate
-from draftwise.engine.options import GenerateOptions, make
+from draftwise.engine.options import AUTO, GenerateOptions, make
 from draftwise.engine.pairing import vocabulary_of
 from draftwise.engine.request import Prompt, RequestMaker
 from draftwise.engine.result import Result
@@ -121,12 +121,13 @@ class Engine(Closing):
             prompt,
             chosen,
             usual_k=self.drafter.usual_k,
+            adapts=self.drafter.adapts,
             lookahead=lambda: CostRule(self.costs),
             processors=processors,
             keep_evidence=baseline,
         )
         effective = {
-            "k": chosen.k if request.lookahead else request.k,
+            "k": AUTO if request.lookahead else request.k,
             "seed": request.seed,
             "warmed_up": baseline,
         }

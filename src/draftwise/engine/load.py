@@ -4,8 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from draftwise.core.errors import OptionError
 from draftwise.drafters.drafter import Drafter
 from draftwise.drafters.lookup import PromptLookup
@@ -19,7 +17,8 @@ from draftwise.engine.calibration import calibrate
 from draftwise.engine.engine import Engine
 from draftwise.engine.options import DEFAULT_TARGET, ITS_DRAFT, OTHERWISE, ModelOptions, make
 from draftwise.engine.pairing import Pairing, pair, vocabulary_of
-from draftwise.models.devices import describe_machine, set_threads
+from draftwise.engine.settings import draft_settings, target_settings
+from draftwise.models.devices import set_threads
 from draftwise.models.eager import EagerRunner
 from draftwise.models.loading import LoadedModel, load_model
 from draftwise.models.probe import require_rollback
@@ -94,7 +93,7 @@ def load_drafter(draft: Any, target: LoadedModel, runner: Runner, options: Model
     if isinstance(draft, str) and draft in (*MODEL_FREE, "self"):
         _refuse_what_no_model_takes(draft, options)
         if draft == "self":
-            return DraftModel(runner, "self", origin=DraftOrigin(target.source))
+            return DraftModel(runner, "self", origin=DraftOrigin(target.source), adapts=False)
         return MODEL_FREE[draft]()
     if isinstance(draft, str) and _names_mixed(draft):
         return _mixed(draft, target, runner, options)
@@ -125,38 +124,3 @@ def _mixed(draft: str, target: LoadedModel, runner: Runner, options: ModelOption
     if not isinstance(model, DraftModel | StringDraft):
         raise OptionError(f"--draft {draft} names no model behind the colon")
     return Mixed(SuffixDrafter(), model, calibrate(target, runner, model))
-
-
-def target_settings(target: LoadedModel, runner: Runner) -> dict[str, object]:
-    """What took effect for a target, and where it runs."""
-    return {
-        "target": target.name,
-        "runner": runner.info.name,
-        "device": str(runner.info.device),
-        "dtype": str(runner.info.dtype).removeprefix("torch."),
-        "weight_bytes": runner.info.weight_bytes,
-        "threads": torch.get_num_threads(),
-        "machine": describe_machine(),
-    }
-
-
-def draft_settings(drafter: Drafter) -> dict[str, object]:
-    """What took effect for a drafter."""
-    settings: dict[str, object] = {"draft": drafter.name}
-    if isinstance(drafter, Mixed):
-        return draft_settings(drafter.model) | {
-            "draft": drafter.name,
-            "draft_model": drafter.model.name,
-        }
-    if isinstance(drafter, DraftModel | StringDraft):
-        info = drafter.runner.info
-        dictionary = drafter.dictionary
-        foreign = "string" if isinstance(drafter, StringDraft) else "intersection"
-        settings |= {
-            "foreign": foreign if dictionary else None,
-            "shared_tokens": len(dictionary.overlap.to_draft) if dictionary else None,
-            "draft_device": str(info.device),
-            "draft_dtype": str(info.dtype).removeprefix("torch."),
-            "draft_weight_bytes": info.weight_bytes,
-        }
-    return settings

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 DEFAULT_TARGET, ITS_DRAFT = "qwen2.5-coder-1.5b", "smollm2-135m"
 AUTO = "auto"
-OTHERWISE = "lookup"
-"""What drafts where the user names nothing: the built-in pair's draft, or prompt lookup."""
+OTHERWISE = "suffix"
+"""What drafts where the user names nothing: the built-in pair's draft, or suffix decoding."""
 
 
 def option(default: Any, help: str, *flags: str, choices: tuple[str, ...] = ()) -> Any:
@@ -67,7 +67,9 @@ class GenerateOptions:
     tokens: int = option(128, "Most tokens to write.")
     k: int | str | None = option(
         None,
-        "Tokens to guess in a round, or auto: as many as promise to pay, by costs measured once.",
+        "Tokens to guess in a round, or auto: as many as promise to pay, by costs that are measured once. "
+        "By default auto; with another rule than match, where a seed is to repeat a text, 3 with a draft "
+        "model and 8 without.",
         "-k",
         "--num-speculative-tokens",
     )

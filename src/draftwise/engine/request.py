@@ -35,16 +35,20 @@ class RequestMaker:
         options: GenerateOptions,
         *,
         usual_k: int,
-        lookahead: Callable[[], Lookahead] | None = None,
+        adapts: bool,
+        lookahead: Callable[[], Lookahead],
         processors: Sequence[Processor] = (),
         keep_evidence: bool = False,
     ) -> Request:
         """Settle a request. Raises PromptError or OptionError.
 
-        usual_k: where the options name no k. lookahead: chooses k where they say auto.
+        usual_k, adapts: of the drafter. lookahead: chooses k where the options say auto, or nothing and
+        the drafter adapts and the rule is match: by another, a seed repeats a text at a fixed k alone.
         keep_evidence: for a proof.
         """
-        tokenizer = self._target.tokenizer
+        tokenizer, k = self._target.tokenizer, options.k
+        if k is None:
+            k = AUTO if adapts and options.rule == "match" else usual_k
         end_ids = frozenset() if options.ignore_eos else self._target.end_ids
         stop_ids = frozenset(options.stop_ids)
         for i in stop_ids:
@@ -70,8 +74,8 @@ class RequestMaker:
             skipped=tokenizer.special_ids,
             goes_on=options.raw,
             seed=fresh_seed() if options.seed is None else options.seed,
-            k=_most(options.k, usual_k),
-            lookahead=lookahead if options.k == AUTO else None,
+            k=LONGEST if isinstance(k, str) else k,
+            lookahead=lookahead if isinstance(k, str) else None,
             rule=options.rule,
             context_length=self._context_length,
             num_leading=NUM_LEADING if keep_evidence else 0,
@@ -104,13 +108,6 @@ class RequestMaker:
         if not word:
             raise OptionError("a banned word is empty: leave it out")
         return [tuple(self._spelling.continuation(text)) for text in (word, f" {word}")]
-
-
-def _most(k: int | str | None, usual: int) -> int:
-    """The most tokens to draft in a round; a drafter that never drafts is not asked for any."""
-    if isinstance(k, int):
-        return k
-    return LONGEST if k == AUTO and usual else usual
 
 
 def _require_text(text: str) -> None:

@@ -1,10 +1,8 @@
 """What a request gives back: the text, the proof, and the bill. Names are those of `generate --json`."""
 
 import math
-import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
 from statistics import median
 
 from draftwise.core.clock import Times
@@ -158,12 +156,6 @@ def speedup(run: Run, plain: Measured, of_run: Rates) -> Speedup:
         o=1000 * outside / len(run.rounds) / pass_ms,
     )
     return Speedup(measured, predicted)
-
-
-def versions() -> dict[str, str]:
-    """Versions that decide about speed and numerics."""
-    packages = ("draftwise", "torch", "transformers")
-    return {"python": platform.python_version()} | {name: version(name) for name in packages}
 
 
 def _as_dict(measured: Measured) -> dict[str, object]:

@@ -9,7 +9,8 @@ from draftwise.core.errors import FaultError
 from draftwise.decoding.proof import Identity
 from draftwise.decoding.round import Round
 from draftwise.decoding.run import Run, interleave
-from draftwise.engine.result import Result, measure, rates_of, speedup, versions
+from draftwise.engine.result import Result, measure, rates_of, speedup
+from draftwise.engine.settings import versions
 from draftwise.engine.turn import Turn
 
 Open = Callable[[], AbstractContextManager[tuple[Run, Run | None]]]

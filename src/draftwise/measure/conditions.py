@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping
 
-from draftwise.engine.load import target_settings
-from draftwise.engine.result import versions
+from draftwise.engine.settings import target_settings, versions
 from draftwise.measure.records import Conditions
 from draftwise.models.loading import LoadedModel
 from draftwise.models.runner import Runner

@@ -108,7 +108,7 @@ def _identity(rows: Sequence[Timed]) -> Claim:
         "every run",
         f"{identical} of {runs} runs"
         + (f"; {ties} part where rounding decides a near-tie of the target" if ties else ""),
-        identical + ties == runs,
+        identical + ties == runs if runs else None,
     )
 
 

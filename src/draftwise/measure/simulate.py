@@ -24,6 +24,7 @@ class Recorded:
     """
 
     usual_k = 3
+    adapts = False
 
     def __init__(self, record: AgreementRecord) -> None:
         self.name = record.drafter

@@ -18,10 +18,11 @@ from draftwise.drafters.mixed import Mixed
 from draftwise.drafters.model import DraftModel
 from draftwise.drafters.strings import StringDraft
 from draftwise.engine.calibration import calibrate
-from draftwise.engine.load import draft_settings, load_drafter, load_runner
+from draftwise.engine.load import load_drafter, load_runner
 from draftwise.engine.options import GenerateOptions, ModelOptions
 from draftwise.engine.pairing import vocabulary_of
 from draftwise.engine.request import RequestMaker
+from draftwise.engine.settings import draft_settings
 from draftwise.measure.conditions import conditions
 from draftwise.measure.records import PLAIN, Conditions, K, PromptRef
 from draftwise.measure.workloads import BenchPrompt
@@ -113,7 +114,8 @@ class Subject(Closing):
         return self._requests.make(
             prompt.prompt,
             options,
-            usual_k=0 if drafter == PLAIN else self.drafters[drafter].usual_k,
+            usual_k=0,
+            adapts=False,
             lookahead=lambda: CostRule(self.costs(drafter)),
             keep_evidence=True,
         )

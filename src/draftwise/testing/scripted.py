@@ -31,6 +31,7 @@ class ScriptedDrafter:
 
     name = "scripted"
     usual_k = 5
+    adapts = False
 
     def __init__(
         self,

@@ -1,0 +1,53 @@
+"""What took effect: part of every result, and the key under which measured costs are kept."""
+
+import platform
+from importlib.metadata import version
+
+import torch
+
+from draftwise.drafters.drafter import Drafter
+from draftwise.drafters.mixed import Mixed
+from draftwise.drafters.model import DraftModel
+from draftwise.drafters.strings import StringDraft
+from draftwise.models.devices import describe_machine
+from draftwise.models.loading import LoadedModel
+from draftwise.models.runner import Runner
+
+
+def target_settings(target: LoadedModel, runner: Runner) -> dict[str, object]:
+    """What took effect for a target, and where it runs."""
+    return {
+        "target": target.name,
+        "runner": runner.info.name,
+        "device": str(runner.info.device),
+        "dtype": str(runner.info.dtype).removeprefix("torch."),
+        "weight_bytes": runner.info.weight_bytes,
+        "threads": torch.get_num_threads(),
+        "machine": describe_machine(),
+    }
+
+
+def draft_settings(drafter: Drafter) -> dict[str, object]:
+    """What took effect for a drafter."""
+    if isinstance(drafter, Mixed):
+        own = {"draft": drafter.name, "draft_model": drafter.model.name}
+        return draft_settings(drafter.model) | own
+    settings: dict[str, object] = {"draft": drafter.name}
+    if isinstance(drafter, DraftModel | StringDraft):
+        info = drafter.runner.info
+        dictionary = drafter.dictionary
+        foreign = "string" if isinstance(drafter, StringDraft) else "intersection"
+        settings |= {
+            "foreign": foreign if dictionary else None,
+            "shared_tokens": len(dictionary.overlap.to_draft) if dictionary else None,
+            "draft_device": str(info.device),
+            "draft_dtype": str(info.dtype).removeprefix("torch."),
+            "draft_weight_bytes": info.weight_bytes,
+        }
+    return settings
+
+
+def versions() -> dict[str, str]:
+    """Versions that decide about speed and numerics."""
+    packages = ("draftwise", "torch", "transformers")
+    return {"python": platform.python_version()} | {name: version(name) for name in packages}

@@ -63,7 +63,7 @@ def record(path: Path, limit: int, tokens: int) -> None:
             reference, request = subject.reference(prompt), subject.request(prompt)
             if reference.sha256 in known:
                 continue
-            written = subject.write(prompt, name).token_ids
+            written = subject.write(prompt).token_ids
             foresight = foresee(subject.session(name), request, written, LONGEST, branches=True)
             recording.add(
                 AgreementRecord(

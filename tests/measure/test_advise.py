@@ -149,6 +149,7 @@ def test_an_engine_that_is_faster_plain_is_to_be_kept():
     ("verdict", "rate", "told"),
     [
         ("do", 10.0, "draftwise 24.0 with small at k = 3: 2.40x"),
+        ("do", 22.0, "draftwise 24.0 with small at k = 3: 1.09x"),
         ("do", 24.1, "draftwise 24.0 with small at k = 3: stay with theirs"),
         ("do not", 10.0, "draftwise 20.0 plainly: 2.00x"),
         ("do not", 22.0, "draftwise 20.0 plainly: stay with theirs"),

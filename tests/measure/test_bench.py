@@ -5,6 +5,7 @@ import torch
 
 from draftwise.core.errors import FaultError, OptionError
 from draftwise.drafters.lookup import PromptLookup
+from draftwise.drafters.model import DraftModel
 from draftwise.measure.bench import LONGEST, Bench, BenchPlan
 from draftwise.measure.recording import Recording, of_kind, read_records
 from draftwise.measure.records import PLAIN, AgreementRecord, PassesRecord, RunRecord
@@ -15,10 +16,12 @@ from tests.measure.rig import (
     SECOND,
     TOKENS,
     AlwaysWrong,
+    Billed,
     ForgetsToCrop,
     Toys,
     carry_out,
     left,
+    model_of,
 )
 
 PLAN = BenchPlan(prompts=(PROSE, CODE), sweep=("prose",), ks=(1, 3), workload_ks=(2,), repeats=2)
@@ -124,6 +127,26 @@ def test_a_finished_bench_has_nothing_left_to_do(whole):
         assert left(bench) == []
 
 
+@pytest.mark.parametrize("lost", range(1, 7))
+def test_a_group_of_which_a_failing_machine_kept_a_part_is_completed(whole, tmp_path, lost):
+    """The last group is that of code, behind the seven runs of prose: a plain run and two others."""
+    path = tmp_path / "bench.jsonl"
+    path.write_bytes(b"".join(whole[0].read_bytes().splitlines(keepends=True)[:-lost]))
+    with Session(path) as bench:
+        assert carry_out(bench) == WORK[-2 if lost > 3 else -1 :]
+        assert left(bench) == []
+    beside = {(run.prompt.workload, run.repeat) for run in runs_of(path) if run.drafter == PLAIN}
+    assert {(run.prompt.workload, run.repeat) for run in runs_of(path)} == beside
+
+
+def test_a_run_without_a_plain_one_beside_it_does_not_count(whole, tmp_path):
+    path = tmp_path / "bench.jsonl"
+    lines = whole[0].read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(line for line in lines if b'"drafter":"none"' not in line))
+    with Session(path) as bench:
+        assert [step.what for step in left(bench)] == WORK[-4:]
+
+
 def test_a_larger_plan_does_what_is_new_and_keeps_the_rest(whole, tmp_path):
     path = tmp_path / "bench.jsonl"
     path.write_bytes(whole[0].read_bytes())
@@ -147,6 +170,34 @@ def test_records_of_other_conditions_are_not_taken_for_ones_own(whole, tmp_path,
         assert [step.what for step in bench.look()] == WORK[:5]
         assert bench.records == []
         assert len([*bench.time()]) == 4
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"repetition_penalty": 1.5},
+        {"presence_penalty": 1.0},
+        {"logit_bias": ((3, -5.0),)},
+        {"stop": ("a",)},
+        {"min_tokens": 5},
+    ],
+)
+def test_no_option_of_writing_is_forgotten_in_the_conditions(whole, tmp_path, changed):
+    path = tmp_path / "bench.jsonl"
+    path.write_bytes(whole[0].read_bytes())
+    with Session(path, **changed) as bench:
+        assert bench.records == []
+
+
+def test_a_draft_in_another_dtype_is_measured_anew_and_its_target_is_not(whole, tmp_path):
+    path = tmp_path / "bench.jsonl"
+    path.write_bytes(whole[0].read_bytes())
+    toys = Toys()
+    model = Billed(model_of("circles", torch.bfloat16), 512, clock=toys.clock)
+    drafters = PromptLookup(), DraftModel(model, "draft")
+    with toys.subject(*drafters) as subject, Recording(path) as recording:
+        todo = [step.what for step in Bench(subject, PLAN, recording).look()]
+    assert todo == ["timing draft", "counting prose 1", "counting code 1"]
 
 
 def test_the_best_k_is_the_one_that_the_counts_promise_most_for():

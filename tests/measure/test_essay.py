@@ -7,7 +7,7 @@ import pytest
 from draftwise.core.counters import RoundCount
 from draftwise.measure.essay import SWEEP, WORKLOADS, K, claims, plan
 from tests.report import made
-from tests.report.made import CONDITIONS, SMALL, Drafter
+from tests.report.made import CONDITIONS, LOOKUP, SMALL, Drafter
 
 LARGE = Drafter("large", ms=150, better=0.04)
 
@@ -66,7 +66,7 @@ def test_one_pass_answers_every_prefix():
     ("cost", "eight", "past_eight"),
     [
         (lambda n: 250 if n <= 8 else 250 + 60 * (n - 8), True, True),
-        (lambda n: 250, True, False),
+        (lambda n: 250 if n <= 8 else 300, True, False),
         (lambda n: 100 * n, False, True),
         (lambda n: 100 if n == 1 else 300, False, False),
     ],
@@ -125,6 +125,19 @@ def test_there_is_a_best_k_and_a_ceiling_that_is_none():
     assert holds(sweep(high), "1 / (1 - accepted / drafted") == (
         False, "2.50, and k = 16 makes 13.00: with alpha in its place it would be one",
     )  # fmt: skip
+
+
+def test_a_drafter_that_never_had_anything_to_propose_is_judged_too():
+    silent = [
+        record
+        for repeat, k in enumerate((1, 5, 16))
+        for record in (
+            made.plain(9, workload="prose", repeat=repeat),
+            made.run([RoundCount(0, 0, 1)] * 9, LOOKUP, k, workload="prose", repeat=repeat),
+        )
+    ]
+    for statement in ("Prose at k = 5", "Raising k lowers", "The target runs"):
+        assert holds(silent, statement, LOOKUP)[0] is False
 
 
 def texts(prose, code, repetition):

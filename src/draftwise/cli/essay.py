@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from draftwise.cli.measuring import carry_out, recording_to
+from draftwise.cli.measuring import carry_out, recording_to, write_page
 from draftwise.cli.options import options_of, taken_by
 from draftwise.engine.options import (
     DEFAULT_TARGET,
@@ -93,14 +93,14 @@ def _write(folder: Path, records: "Sequence[AnyRecord]", found: "Sequence[Claim]
     from draftwise.report.sections import compose
 
     report = compose(records, "The essay's measurements, repeated")
-    (folder / "report.html").write_text(html(report), encoding="utf-8")
+    write_page(folder / "report.html", html(report))
     lines = ["| the essay says | there | here | holds here |", "|--|--|--|--|"]
     lines += [
         f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in _cells(claim))} |"
         for claim in found
     ]
     text = "\n".join([*lines, "", markdown(report)])
-    (folder / "essay.md").write_text(text, encoding="utf-8")
+    write_page(folder / "essay.md", text)
 
 
 def _print(found: "Sequence[Claim]", folder: Path) -> None:

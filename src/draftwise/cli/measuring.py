@@ -144,3 +144,11 @@ def carry_out(steps: "Iterable[Step]") -> None:
             progress.update(task, description=step.what, refresh=True)
             step.work()
             progress.update(task, advance=step.weight, refresh=True)
+
+
+def write_page(path: Path, text: str) -> None:
+    """Write a page, whole, or say in a line why not."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise OptionError(f"{path} cannot be written: {error.strerror}") from error

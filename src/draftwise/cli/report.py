@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from draftwise.cli.measuring import write_page
 from draftwise.core.errors import OptionError
 
 
@@ -46,12 +47,5 @@ def report(
     whole = compose([record for own in found.values() for record in own], title)
     makers = {"html": page.html, "markdown": as_markdown.markdown}
     for kind, path in pages.items():
-        _write(path, makers[kind](whole))
+        write_page(path, makers[kind](whole))
         click.echo(path)
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise OptionError(f"{path} cannot be written: {error.strerror}") from error

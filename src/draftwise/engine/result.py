@@ -93,7 +93,7 @@ class Result:
             "text": self.text,
             **_as_dict(self.run),
             "rates": self.rates.as_dict(),
-            "settings": {name: _finite(value) for name, value in self.settings.items()},
+            "settings": {name: finite(value) for name, value in self.settings.items()},
             "versions": dict(self.versions),
             "notes": list(self.notes),
             "baseline": self.baseline and _as_dict(self.baseline),
@@ -169,10 +169,10 @@ def _as_dict(measured: Measured) -> dict[str, object]:
     }
 
 
-def _finite(value: object) -> object:
+def finite(value: object) -> object:
     """A setting as JSON takes it: a bias of -inf is spelled out."""
     if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
+        return [finite(item) for item in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 

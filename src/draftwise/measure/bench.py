@@ -64,6 +64,9 @@ class BenchPlan:
         for k in (*self.ks, *self.workload_ks):
             if isinstance(k, int) and not 1 <= k <= LONGEST:
                 raise OptionError(f"k is {k}: a bench takes 1 to {LONGEST}")
+        for workload in self.sweep:
+            if workload not in {prompt.workload for prompt in self.prompts}:
+                raise OptionError(f"there is no prompt of the workload {workload} to sweep k on")
         if self.repeats < 1:
             raise OptionError(f"repeats is {self.repeats}: give 1 or more")
 
@@ -82,7 +85,8 @@ class Bench:
 
     def __init__(self, subject: Subject, plan: BenchPlan, recording: Recording) -> None:
         self.subject, self.plan, self.recording = subject, plan, recording
-        self._alike = subject.conditions().alike
+        self._conditions = {name: subject.conditions(name) for name in (PLAIN, *subject.drafters)}
+        self._alike = self._conditions[PLAIN].alike
         self.references = {prompt: subject.reference(prompt) for prompt in plan.prompts}
         self._warm: set[Variant] = set()
 
@@ -128,7 +132,7 @@ class Bench:
             clock=subject.clock,
         )
         self.recording.add(
-            PassesRecord(conditions=subject.conditions(), context=context, samples_ms=samples)
+            PassesRecord(conditions=self._conditions[PLAIN], context=context, samples_ms=samples)
         )
 
     def _time_drafter(self, name: str) -> None:
@@ -147,7 +151,7 @@ class Bench:
         )
         self.recording.add(
             PassesRecord(
-                conditions=subject.conditions(name),
+                conditions=self._conditions[name],
                 drafter=name,
                 context=context,
                 samples_ms=samples,
@@ -158,13 +162,13 @@ class Bench:
         """Have the text written, unless it is known, and ask each drafter about it."""
         written = self._written(prompt)
         if written is None:
-            written = tuple(self.subject.write(prompt, next(iter(self.subject.drafters))).token_ids)
+            written = tuple(self.subject.write(prompt).token_ids)
         request = self.subject.request(prompt)
         for name in drafters:
             foresight = foresee(self.subject.session(name), request, written, LONGEST)
             self.recording.add(
                 AgreementRecord(
-                    conditions=self.subject.conditions(name),
+                    conditions=self._conditions[name],
                     drafter=name,
                     prompt=self.references[prompt],
                     seed=request.seed,
@@ -193,7 +197,7 @@ class Bench:
                 run_record(
                     run,
                     identity,
-                    conditions=self.subject.conditions(name),
+                    conditions=self._conditions[name],
                     drafter=name,
                     k=k,
                     prompt=self.references[prompt],
@@ -226,7 +230,12 @@ class Bench:
     @property
     def records(self) -> list[AnyRecord]:
         """The records that were made under these conditions."""
-        return [r for r in self.recording.records if r.conditions.alike == self._alike]
+        return [r for r in self.recording.records if self._is_current(r)]
+
+    def _is_current(self, record: AnyRecord) -> bool:
+        """Whether a record was made under these conditions, the drafter's own included."""
+        own = self._conditions.get(getattr(record, "drafter", None) or PLAIN)
+        return record.conditions.alike == self._alike and own in (None, record.conditions)
 
     def _is_timed(self, drafter: str | None) -> bool:
         return any(r.drafter == drafter for r in of_kind(self.records, PassesRecord))

@@ -140,7 +140,7 @@ def _at_five(row: Timed) -> list[Claim]:
             "54 of 75, 72 %",
             f"two numbers: {use:.0%} of the drafted are accepted (draft utilisation), and {alpha:.0%} of "
             "those that the target looked at (alpha); the essay's alpha lies between .78 and .92",
-            abs(alpha - use) < 0.01,
+            abs(alpha - use) < 0.01 if row.rates.alpha is not None else None,
         ),
     ]
 
@@ -148,7 +148,7 @@ def _at_five(row: Timed) -> list[Claim]:
 def _further(sweep: dict[int, Timed]) -> list[Claim]:
     fastest = max(sweep.values(), key=lambda row: row.speedup.median)
     first, last = sweep[min(sweep)], sweep[max(sweep)]
-    share = [r.counters.discarded / r.counters.drafted for r in (first, last)]
+    share = [r.counters.discarded / max(r.counters.drafted, 1) for r in (first, last)]
     use, tau = sweep[K].rates.draft_utilisation or 0.0, last.rates.tokens_per_round or 0.0
     return [
         Claim(

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Literal
 
 from draftwise.core.clock import Clock, SystemClock
@@ -22,6 +22,7 @@ from draftwise.engine.load import load_drafter, load_runner
 from draftwise.engine.options import GenerateOptions, ModelOptions
 from draftwise.engine.pairing import vocabulary_of
 from draftwise.engine.request import RequestMaker
+from draftwise.engine.result import finite
 from draftwise.engine.settings import draft_settings
 from draftwise.measure.conditions import conditions
 from draftwise.measure.records import PLAIN, Conditions, K, PromptRef
@@ -134,19 +135,17 @@ class Subject(Closing):
 
     def conditions(self, drafter: str | None = None) -> Conditions:
         """What takes effect, with a drafter or plainly."""
-        names = ("tokens", "raw", "temperature", "top_k", "top_p", "min_p", "seed", "ignore_eos")
-        sampling = {name: getattr(self.options, name) for name in names}
+        sampling = {n: finite(v) for n, v in asdict(self.options).items() if n not in ("k", "rule")}
         shared = conditions(self.target, self.runner, sampling)
         if drafter is None or drafter == PLAIN:
             return shared
         own = draft_settings(self.drafters[drafter])
         return Conditions.model_validate(shared.model_dump() | {"draft": own})
 
-    def write(self, prompt: BenchPrompt, drafter: str, tokens: int | None = None) -> Run:
-        """Write one text with a drafter at its usual k, for the text's own sake."""
+    def write(self, prompt: BenchPrompt) -> Run:
+        """Write one text plainly, for its own sake."""
         with Row(self.runner) as row:
-            asked = self.request(prompt, (drafter, self.drafters[drafter].usual_k), tokens)
-            return Run(asked, row, self.session(drafter), self.clock).finish()
+            return Run(self.request(prompt), row, None, self.clock).finish()
 
     def side_by_side(
         self, prompt: BenchPrompt, variants: Sequence[Variant], tokens: int | None = None

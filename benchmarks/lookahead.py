@@ -18,7 +18,7 @@ from draftwise.drafters.drafter import Drafter
 from draftwise.drafters.lookup import PromptLookup
 from draftwise.drafters.mixed import Mixed
 from draftwise.drafters.suffix import SuffixDrafter
-from draftwise.engine.options import GenerateOptions, ModelOptions
+from draftwise.engine.options import ITS_DRAFT, GenerateOptions, ModelOptions
 from draftwise.measure.agreement import foresee
 from draftwise.measure.recording import Recording, of_kind, read_records
 from draftwise.measure.records import AgreementRecord
@@ -43,7 +43,7 @@ DRAFTERS: dict[str, Callable[[Drafter], Drafter]] = {
     "model": lambda model: model,
     "lookup": lambda model: PromptLookup(),
     "suffix": lambda model: SuffixDrafter(),
-    "mixed": lambda model: Mixed(SuffixDrafter(least=0.05), model, COSTS),
+    "mixed": lambda model: Mixed.of(model, COSTS),
 }
 POLICIES: dict[str, Callable[[], Lookahead]] = {
     **{f"k = {k}": partial(Fixed, k) for k in range(1, LONGEST + 1)},
@@ -56,7 +56,7 @@ POLICIES: dict[str, Callable[[], Lookahead]] = {
 def record(path: Path, limit: int, tokens: int) -> None:
     """Have every text written, and ask the draft model about it, branches included."""
     models, writing = ModelOptions(), GenerateOptions(tokens=tokens)
-    with Recording(path) as recording, load_subject(models, (), writing) as subject:
+    with Recording(path) as recording, load_subject(models, (ITS_DRAFT,), writing) as subject:
         name = next(iter(subject.drafters))
         known = {r.prompt.sha256 for r in of_kind(recording.records, AgreementRecord)}
         for prompt in choose(limit=limit):

@@ -56,9 +56,9 @@ def test_the_target_as_its_own_draft_shows_what_a_perfect_guesser_costs(drafts, 
     assert all(round_.accepted == round_.drafted for round_ in run.rounds)
 
 
-def test_without_a_draft_the_usual_one_and_the_target_itself_are_compared(drafts):
+def test_without_a_draft_named_two_ways_to_copy_are_compared(drafts):
     told = as_json(drafts("--json"))
-    assert {row["drafter"] for row in told["counted"]} == {OTHERWISE, "self"}
+    assert {row["drafter"] for row in told["counted"]} == {OTHERWISE, "lookup"}
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 
 from draftwise.cli.precondition import verdict
-from draftwise.measure import passes
+from draftwise.decoding import passes
 from draftwise.measure.recording import read_records
 from draftwise.measure.records import Conditions, PassesRecord
 from draftwise.models.row import Row

@@ -14,18 +14,21 @@ import torch
 from draftwise.core.acceptance import RULES
 from draftwise.core.clock import FakeClock, PhaseTimer
 from draftwise.core.costs import Costs, Curve
+from draftwise.core.distributions import Dense
 from draftwise.core.lookahead import CostRule, Heuristic, Lookahead, Threshold
 from draftwise.core.noise import KeyedNoise
+from draftwise.core.proposals import Proposal
 from draftwise.decoding.generation import Generation
 from draftwise.decoding.run import Run
 from draftwise.decoding.speculative import speculative
 from draftwise.drafters.drafter import Drafter
 from draftwise.drafters.lookup import PromptLookup
 from draftwise.drafters.mixed import Mixed
-from draftwise.drafters.model import DraftModel
+from draftwise.drafters.model import DraftModel, DraftModelSession
 from draftwise.drafters.none import NoDraft
 from draftwise.drafters.strings import StringDraft
 from draftwise.drafters.suffix import SuffixDrafter
+from draftwise.drafters.translation import Same
 from draftwise.models.eager import EagerRunner
 from draftwise.models.row import Row
 from draftwise.models.runner import Runner
@@ -131,25 +134,67 @@ def test_no_policy_changes_what_is_written(make, kind, policy):
         assert max(r.count.drafted for r in run.rounds) <= 6
 
 
+def about_to_try() -> Lookahead:
+    """A rule that has given a dear draft up, and tries a token of it in the next round."""
+    rule = CostRule(replace(COSTS, propose=Curve(((1, 30.0),))), longest=3)
+    for _ in range(4):
+        assert not rule.goes_on([])
+        rule.learn(Proposal(), [0])
+    return rule
+
+
+LAW_POLICIES = {
+    "heuristic": lambda: Heuristic(1, longest=3),
+    "threshold": lambda: Threshold(0.7, longest=3),
+    "cost rule at its edge": lambda: CostRule(
+        replace(COSTS, propose=Curve(((1, 4.6),))), longest=3
+    ),
+    "cost rule about to try": about_to_try,
+}
+"""Policies at the places where they decide: each drafts now more, now less on the toy of this test."""
+LAW_TABLES = torch.tensor([[[0.2, 0.9], [0.5, -0.6]], [[1.6, 0.0], [0.0, 0.3]]])
+
+
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", LAW_POLICIES)
 @pytest.mark.parametrize("name", ["model", "foreign, by text", "suffix", "mixed"])
 def test_no_policy_changes_the_law_of_what_is_written(name, policy, rule):
-    asked = request([0, 1, 0], vocab_size=2, rule=rule, k=2, max_tokens=3, temperature=1.0,
+    asked = request([0, 1, 0], vocab_size=2, rule=rule, k=3, max_tokens=4, temperature=1.0,
                     num_leading=0)  # fmt: skip
-    tables = torch.randn(2, 2, 2, generator=torch.Generator().manual_seed(4))
-    target, draft = (EagerRunner(table_model(table)) for table in tables)
-    session = DRAFTERS[name](World(target, draft, [0, 1, 0], 2)).open()
-    written = law_of(replace(asked, lookahead=POLICIES[policy]), Row(target), session)
+    target, draft = (EagerRunner(table_model(table)) for table in LAW_TABLES)
+    session, lengths = DRAFTERS[name](World(target, draft, [0, 1, 0], 2)).open(), set()
+    written = law_of(replace(asked, lookahead=LAW_POLICIES[policy]), Row(target), session, lengths)
     assert total_variation(written, law_of(asked, Row(target), NoDraft())) < 1e-12
+    if name == "model":
+        assert len(lengths) > 1, "a policy that never decides anything proves nothing"
 
 
-def law_of(asked, row, session):
+def test_the_law_test_sees_a_drafter_that_drops_a_token_for_what_it_is():
+    class Fickle(DraftModelSession):
+        def propose(self, *asked):
+            proposal = super().propose(*asked)
+            if proposal.tokens[-1:] != (1,):
+                return proposal
+            kept = len(proposal.tokens) - 1
+            q = Dense(proposal.q.p[:kept]) if kept else None
+            return Proposal(proposal.tokens[:kept], q, proposal.passes)
+
+    asked = request([0, 1, 0], vocab_size=2, rule="rejection", k=2, max_tokens=3,
+                    temperature=1.0, num_leading=0)  # fmt: skip
+    target, draft = (EagerRunner(table_model(table)) for table in LAW_TABLES)
+    written = law_of(asked, Row(target), Fickle(draft, Same()))
+    assert total_variation(written, law_of(asked, Row(target), NoDraft())) > 1e-3
+
+
+def law_of(asked, row, session, lengths=None):
+    """The law of the texts; lengths: takes how much was drafted in any round of any branch."""
+
     def run(randomness):
         generation = Generation(asked)
         generation.randomness = randomness
-        for _ in speculative(generation, row, session, PhaseTimer(FakeClock(), lambda: None)):
-            pass
+        for round_ in speculative(generation, row, session, PhaseTimer(FakeClock(), lambda: None)):
+            if lengths is not None:
+                lengths.add(round_.count.drafted)
         return tuple(generation.ids)
 
     return law(run)

@@ -63,9 +63,10 @@ def test_of_equally_frequent_continuations_that_of_the_longer_match_wins_then_th
 
 
 def test_a_short_match_of_many_places_wins_over_a_longer_one_of_a_single_place():
-    """One place shares three tokens and says x; six share two of them and say y."""
-    text = "qabx" + "aby" + "cabydabyeabyfabygaby" + "qab"
+    """One place shares three tokens and says x; six share two of them and say y, and go on alike."""
+    text = "qabx" + "abyhh" * 6 + "qab"
     assert copied(text, k=1) == "y"
+    assert copied(text, k=3) == "yhh"
     assert copied("qabx" + "caby" + "qab", k=1) == "x"
 
 
@@ -273,8 +274,8 @@ def test_prompts_do_not_enter_a_memory_nor_what_was_only_proposed():
     session.prefill(prompt[:-1])
     assert proposed(prompt, session=session).tokens
     proposed([*prompt, *tokens_of("xy")], session=session)
-    session.close()
-    session.close()
+    session.prefill(tokens_of("next"))
+    session.prefill(tokens_of("next"))
     assert memory._array.tokens == [*tokens_of("xy"), END]
 
 
@@ -285,8 +286,16 @@ def test_a_conversation_that_goes_on_adds_each_answer_once():
     answer(session, talk, tokens_of("yes?"))
     talk += tokens_of("yes?") + tokens_of("more")
     answer(session, talk, tokens_of("no"))
-    session.close()
+    session.prefill([*talk, *tokens_of("no")])
     assert memory._array.tokens == [*tokens_of("yes?"), END, *tokens_of("no"), END]
+
+
+def test_a_session_that_is_only_tried_out_leaves_nothing_in_a_memory():
+    memory = SuffixMemory("toy")
+    session = SuffixDrafter(memory=memory).open()
+    answer(session, tokens_of("abcabc"), tokens_of("xy"))
+    session.close()
+    assert len(memory) == 0
 
 
 def test_a_session_that_is_given_another_sequence_without_a_word_hands_its_answer_over():

@@ -141,11 +141,9 @@ def test_a_draft_that_guesses_too_badly_is_told_from_which_alpha_it_would_pay():
 
 def test_an_interval_that_holds_1_is_too_close_to_say():
     close = choice(speedup=1.05, low=0.95, high=1.2)
-    verdict, best, (reason, obstacle) = decide(
-        [choice(speedup=0.8, low=0.7, high=1.3), close][1:], None
-    )
+    verdict, best, (reason, obstacle) = decide([close], None)
     assert (verdict, best) == ("too close to say", close)
-    assert "0.95x to 1.20x, holds 1x" in reason
+    assert "0.95x to 1.20x, is not above 1x" in reason
     assert obstacle == why_not(close)
 
 
@@ -154,12 +152,24 @@ def test_an_interval_that_holds_1_is_too_close_to_say():
     [
         (1.01, 1.1, 1.2, "do"),
         (1.0, 1.1, 1.2, "too close to say"),
-        (0.9, 0.99, 1.2, "do not"),  # the best guess is a loss
+        (0.9, 0.99, 1.2, "too close to say"),
         (0.8, 0.9, 1.0, "do not"),
     ],
 )
 def test_advice_is_to_do_it_only_where_the_whole_interval_is_a_gain(low, speedup, high, told):
     assert decide([choice(low=low, speedup=speedup, high=high)], None)[0] == told
+
+
+def test_a_sure_gain_is_advised_before_a_greater_one_that_is_not_sure():
+    sure = choice(drafter="sure", speedup=1.15, low=1.08, high=1.22)
+    bold = choice(drafter="bold", speedup=1.2, low=0.9, high=1.6)
+    verdict, best, _ = decide([bold, sure], None)
+    assert (verdict, best) == ("do", sure)
+
+
+def test_a_copy_that_is_right_and_rare_is_said_to_be_rare():
+    rare = choice(drafter="lookup", alpha=0.55, break_even_alpha=0.12, share_drafted=0.15)
+    assert "15% have one" in why_not(rare)
 
 
 def test_the_verdict_is_about_the_best_of_several_and_the_reasons_about_all():

@@ -4,7 +4,6 @@ from random import Random
 
 import pytest
 
-from draftwise.core.errors import ModelError
 from draftwise.drafters.lookup import PromptLookup
 from draftwise.measure.advise import OtherEngine, advise, compared
 from draftwise.measure.bench import Bench, BenchPlan
@@ -129,7 +128,7 @@ def test_what_was_not_measured_is_not_advised_on():
     toys = Toys()
     with (
         toys.subject(PromptLookup()) as subject,
-        pytest.raises(ModelError, match="nothing was measured of lookup: measure before"),
+        pytest.raises(ValueError, match="nothing was measured of lookup"),
     ):
         advise(Bench(subject, BenchPlan(prompts=(PROSE,)), Recording()))
 

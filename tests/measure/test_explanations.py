@@ -51,7 +51,7 @@ def passes(weight_bytes, drafter=None):
 def test_a_draft_whose_time_lags_behind_its_bytes_is_said_to_wait_for_overhead():
     (line,) = overheads([passes(1000), passes(30, SMALL)])
     assert "small has 0.030 of the target's bytes and takes 0.180 of its time (6.0 times" in line
-    assert "overhead of starting many small operations" in line
+    assert "something else than reading weights" in line
 
 
 @pytest.mark.parametrize("drafter", [SMALL, LARGE])

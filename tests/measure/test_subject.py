@@ -6,7 +6,8 @@ import torch
 from draftwise.core.errors import FaultError, OptionError
 from draftwise.drafters.lookup import PromptLookup
 from draftwise.drafters.model import DraftModel
-from draftwise.engine.options import OTHERWISE, GenerateOptions, ModelOptions
+from draftwise.engine.calibration import shared_context
+from draftwise.engine.options import GenerateOptions, ModelOptions
 from draftwise.measure.records import PLAIN, PromptRef
 from draftwise.measure.subject import load_subject
 from draftwise.measure.workloads import BenchPrompt
@@ -110,8 +111,8 @@ def test_a_draft_with_a_shorter_context_limits_the_pair():
     toys = Toys()
     short = DraftModel(Billed(toys.model, 100, clock=toys.clock), "draft")
     with toys.subject(PromptLookup(), short) as subject:
-        assert subject.context_length("lookup") == 512
-        assert subject.context_length("draft") == 100
+        limits = [shared_context(toys.runner, each) for each in subject.drafters.values()]
+        assert limits == [512, 100]
         assert [subject.passes_per_token(name) for name in ("lookup", "draft")] == [0, 1]
 
 
@@ -129,7 +130,7 @@ def folder(tmp_path):
 
 @pytest.mark.parametrize(
     ("named", "loaded"),
-    [((), [OTHERWISE]), (("self", "lookup", "self"), ["self", "lookup"])],
+    [((), []), (("self", "lookup", "self"), ["self", "lookup"])],
 )
 def test_drafters_are_loaded_by_name_each_once(folder, named, loaded):
     models = ModelOptions(target=folder, dtype="float32", threads=1)

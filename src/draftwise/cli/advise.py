@@ -4,17 +4,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from draftwise.cli.measuring import carry_out, chosen_prompts, measuring_options, recording_to
+from draftwise.cli.measuring import (
+    carry_out,
+    chosen_prompts,
+    measuring_options,
+    recording_to,
+    usual_drafts,
+)
 from draftwise.cli.options import taken_by
 from draftwise.core.errors import OptionError
-from draftwise.engine.options import (
-    DEFAULT_TARGET,
-    ITS_DRAFT,
-    OTHERWISE,
-    GenerateOptions,
-    ModelOptions,
-    make,
-)
+from draftwise.engine.options import GenerateOptions, ModelOptions, make
 
 if TYPE_CHECKING:
     from draftwise.measure.records import AdviceRecord
@@ -58,21 +57,23 @@ def advise(
     models = make(ModelOptions, taken_by(ModelOptions, options))
     writing = make(GenerateOptions, taken_by(GenerateOptions, options))
     prompts = chosen_prompts(workloads, prompt_files, limit or (None if prompt_files else 1), USUAL)
-    usual = (ITS_DRAFT, OTHERWISE) if models.target == DEFAULT_TARGET else (OTHERWISE,)
     if len(prompts) > 200:
         raise OptionError(f"{len(prompts)} prompts are more than advice needs: set --limit")
 
-    from draftwise.measure.advise import OtherEngine
+    from draftwise.measure.advise import OtherEngine, foretell, require_foreseeable
     from draftwise.measure.advise import advise as advice_of
     from draftwise.measure.bench import Bench, BenchPlan
     from draftwise.measure.subject import load_subject
 
     other = OtherEngine(engine, engine_tokens_per_second) if engine_tokens_per_second else None
-    with recording_to(out) as recording, load_subject(models, drafts or usual, writing) as subject:
+    with (
+        recording_to(out) as recording,
+        load_subject(models, drafts or usual_drafts(models.target), writing) as subject,
+    ):
+        require_foreseeable(subject)
         looked = Bench(subject, BenchPlan(prompts=prompts), recording)
         carry_out(looked.look())
-        timed = Bench(subject, BenchPlan(prompts=prompts[:1], workload_ks=("best",)), recording)
-        carry_out(timed.time())
+        carry_out(looked.check([(name, choice.k) for name, choice in foretell(looked).items()]))
         advice = advice_of(looked, other)
         recording.add(advice)
     if as_json:
@@ -83,13 +84,13 @@ def advise(
 
 def show(advice: "AdviceRecord") -> None:
     """Print an advice on stdout."""
-    from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
+    from draftwise.cli import tables
     from draftwise.cli.nesting import footer
+    from draftwise.report.tables import choices
 
-    console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+    console = tables.console()
     best = advice.best
     headline = {
         "do": f"Do: --draft {best.drafter} -k {best.k}, predicted {_interval(best)}",
@@ -102,27 +103,7 @@ def show(advice: "AdviceRecord") -> None:
     for reason in advice.reasons:
         console.print(f"  {reason}")
     console.print()
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    headers = (
-        "drafter", "k", "predicted", "(95 %)", "alpha", "pays from", "tokens a round", "c",
-        "v(k+1)", "o",
-    )  # fmt: skip
-    for header in headers:
-        table.add_column(header, justify="left" if header == "drafter" else "right")
-    for choice in advice.choices:
-        table.add_row(
-            choice.drafter,
-            str(choice.k),
-            f"{choice.speedup:.2f}x",
-            f"{choice.low:.2f}-{choice.high:.2f}",
-            "-" if choice.alpha is None else f"{choice.alpha:.2f}",
-            "never" if choice.break_even_alpha is None else f"{choice.break_even_alpha:.2f}",
-            f"{choice.tokens_per_round:.2f}",
-            f"{choice.c:.3f}",
-            f"{choice.v:.2f}",
-            f"{choice.o:.3f}",
-        )
-    console.print(table)
+    tables.print_table(console, choices(advice))
     console.print()
     console.print(f"plain: {advice.plain_tokens_per_second:.1f} tokens/s")
     for note in advice.notes:
@@ -130,9 +111,9 @@ def show(advice: "AdviceRecord") -> None:
     for engine, text in advice.exports.items():
         console.print()
         console.print(f"{engine}:", style="bold")
-        console.print(text)
+        console.print(text, soft_wrap=True)  # to be copied as it is
     console.print()
-    console.print(footer(advice.conditions))
+    console.print(footer(advice.conditions), soft_wrap=True)
 
 
 def _interval(choice: Any) -> str:

@@ -5,7 +5,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from draftwise.cli.measuring import carry_out, chosen_prompts, measuring_options, recording_to
+from draftwise.cli.measuring import (
+    carry_out,
+    chosen_prompts,
+    measuring_options,
+    recording_to,
+    usual_drafts,
+)
 from draftwise.cli.nesting import footer
 from draftwise.cli.options import taken_by
 from draftwise.engine.options import GenerateOptions, ModelOptions, make
@@ -102,7 +108,10 @@ def bench(
         workload_ks=workload_ks,
         repeats=repeats,
     )
-    with recording_to(out) as recording, load_subject(models, drafts, writing) as subject:
+    with (
+        recording_to(out) as recording,
+        load_subject(models, drafts or usual_drafts(models.target), writing) as subject,
+    ):
         measured = Bench(subject, plan, recording)
         carry_out(measured.look())
         carry_out(measured.time())
@@ -115,4 +124,4 @@ def bench(
         return
     shown = tables.console()
     tables.print_bench(measured.records, shown)
-    shown.print(footer(measured.records[0].conditions))
+    shown.print(footer(measured.records[0].conditions), soft_wrap=True)

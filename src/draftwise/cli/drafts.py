@@ -5,17 +5,16 @@ from typing import Any
 
 import click
 
-from draftwise.cli.measuring import carry_out, chosen_prompts, measuring_options, recording_to
+from draftwise.cli.measuring import (
+    carry_out,
+    chosen_prompts,
+    measuring_options,
+    recording_to,
+    usual_drafts,
+)
 from draftwise.cli.nesting import footer
 from draftwise.cli.options import taken_by
-from draftwise.engine.options import (
-    DEFAULT_TARGET,
-    ITS_DRAFT,
-    OTHERWISE,
-    GenerateOptions,
-    ModelOptions,
-    make,
-)
+from draftwise.engine.options import GenerateOptions, ModelOptions, make
 
 USUAL = ("prose", "code", "qa", "editing")
 """Workloads on which drafters are compared where nobody names any."""
@@ -43,12 +42,14 @@ def drafts(
     models = make(ModelOptions, taken_by(ModelOptions, options))
     writing = make(GenerateOptions, taken_by(GenerateOptions, options))
     prompts = chosen_prompts(workloads, prompt_files, limit or (None if prompt_files else 1), USUAL)
-    usual = (ITS_DRAFT, OTHERWISE) if models.target == DEFAULT_TARGET else (OTHERWISE, "self")
 
     from draftwise.measure.bench import Bench, BenchPlan
     from draftwise.measure.subject import load_subject
 
-    with recording_to(out) as recording, load_subject(models, drafts or usual, writing) as subject:
+    with (
+        recording_to(out) as recording,
+        load_subject(models, drafts or usual_drafts(models.target), writing) as subject,
+    ):
         measured = Bench(
             subject,
             BenchPlan(prompts=prompts, workload_ks=("best", "auto"), repeats=repeats),
@@ -65,4 +66,4 @@ def drafts(
         return
     shown = tables.console()
     tables.print_drafts(records, shown)
-    shown.print(footer(records[0].conditions))
+    shown.print(footer(records[0].conditions), soft_wrap=True)

@@ -6,16 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from draftwise.cli.measuring import carry_out, recording_to, write_page
+from draftwise.cli.measuring import carry_out, recording_to, usual_drafts, write_page
 from draftwise.cli.options import options_of, taken_by
-from draftwise.engine.options import (
-    DEFAULT_TARGET,
-    ITS_DRAFT,
-    OTHERWISE,
-    GenerateOptions,
-    ModelOptions,
-    make,
-)
+from draftwise.engine.options import GenerateOptions, ModelOptions, make
 
 if TYPE_CHECKING:
     from draftwise.measure.essay import Claim
@@ -53,7 +46,6 @@ def essay(drafts: tuple[str, ...], tokens: int, repeats: int, out: str, **option
     --draft Qwen/Qwen2.5-1.5B-Instruct.
     """
     models = make(ModelOptions, taken_by(ModelOptions, options))
-    usual = (ITS_DRAFT, OTHERWISE) if models.target == DEFAULT_TARGET else (OTHERWISE,)
 
     from draftwise.measure.bench import Bench
     from draftwise.measure.essay import claims, plan
@@ -63,7 +55,7 @@ def essay(drafts: tuple[str, ...], tokens: int, repeats: int, out: str, **option
     writing = make(GenerateOptions, {"tokens": tokens})
     with (
         recording_to(str(folder / "records.jsonl")) as recording,
-        load_subject(models, drafts or usual, writing) as subject,
+        load_subject(models, drafts or usual_drafts(models.target), writing) as subject,
     ):
         measured = Bench(subject, planned, recording)
         _nest(subject, recording)

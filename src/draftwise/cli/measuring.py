@@ -9,7 +9,13 @@ import click
 
 from draftwise.cli.options import Command, options_of
 from draftwise.core.errors import OptionError
-from draftwise.engine.options import GenerateOptions, ModelOptions
+from draftwise.engine.options import (
+    DEFAULT_TARGET,
+    ITS_DRAFT,
+    OTHERWISE,
+    GenerateOptions,
+    ModelOptions,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,6 +23,12 @@ if TYPE_CHECKING:
     from draftwise.measure.bench import Step
     from draftwise.measure.recording import Recording
     from draftwise.measure.workloads import BenchPrompt
+
+
+def usual_drafts(target: str) -> tuple[str, ...]:
+    """What is compared where nobody names a drafter: a draft model if there is one, and copies."""
+    return (ITS_DRAFT, OTHERWISE) if target == DEFAULT_TARGET else (OTHERWISE, "lookup")
+
 
 DECIDED = ("k", "rule")
 """Options of writing that a measurement decides for itself."""
@@ -34,7 +46,7 @@ def measuring_options(records: str, tokens: int) -> Callable[[Command], Command]
             "drafts",
             multiple=True,
             metavar="DRAFT",
-            help="What guesses: lookup, suffix, mixed, self, or a model like --target; repeatable.",
+            help="What guesses: suffix, lookup, self, a model like --target, or mixed:MODEL; repeatable.",
         ),
         click.option(
             "--workload",

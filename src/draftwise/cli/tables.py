@@ -9,11 +9,12 @@ from typing import Any
 from rich import table as rich_table
 from rich.console import Console
 
-from draftwise.measure.consistency import Consistency, consistency
+from draftwise.core.timing import too_noisy
+from draftwise.measure.consistency import consistency
 from draftwise.measure.explanations import explain
 from draftwise.measure.recording import of_kind
-from draftwise.measure.records import AgreementRecord, AnyRecord, K
-from draftwise.measure.summary import Counted, Timed, best_over_all, counted, timed
+from draftwise.measure.records import AnyRecord, K, PassesRecord
+from draftwise.measure.summary import best_over_all, counted, timed
 from draftwise.report import tables, words
 from draftwise.report.parts import Table
 from draftwise.report.showing import showings
@@ -34,43 +35,37 @@ def as_dict(records: Sequence[AnyRecord]) -> dict[str, Any]:
     return {
         "conditions": records[0].conditions.model_dump(mode="json"),
         "timed": [asdict(row) for row in timed(records)],
-        "counted": [asdict(row) for row in _counted(records)],
+        "counted": [asdict(row) for row in counted(records)],
         "consistency": [asdict(row) for row in consistency(records)],
     }
 
 
 def print_bench(records: Sequence[AnyRecord], out: Console) -> None:
     """The k sweeps, the workloads, and what was checked."""
-    times, counts = timed(records), _counted(records)
+    times, counts = timed(records), counted(records)
     for sweep in sweeps(counts, times):
         print_table(out, tables.sweep(sweep))
-        out.print(f"{words.sweep(sweep)}\n")
-    print_table(out, tables.workloads([row for each in showings(times) for row in each.rows]))
+        out.print(f"{words.sweep(sweep)} {words.by_position(sweep)}\n")
+    print_table(out, tables.workloads(times))
     out.print()
-    for line in checks(times, counts, consistency(records)):
+    for line in checks(records):
         out.print(line)
 
 
 def print_drafts(records: Sequence[AnyRecord], out: Console) -> None:
     """The drafters over all texts and by workload, why they differ, and what was checked."""
-    times, counts = timed(records), _counted(records)
+    times, counts = timed(records), counted(records)
     print_table(out, tables.drafts(best_over_all(counts), showings(times)))
     out.print()
-    print_table(out, tables.workloads([row for each in showings(times) for row in each.rows]))
+    print_table(out, tables.workloads(times))
     out.print()
-    for line in (*explained(records), *checks(times, counts, consistency(records))):
+    for line in (*explained(records), *checks(records)):
         out.print(line)
 
 
 def explained(records: Sequence[AnyRecord]) -> list[str]:
     """Why the drafters of these records differ."""
-    return explain(records, best_over_all(_counted(records)))
-
-
-def _counted(records: Sequence[AnyRecord]) -> list[Counted]:
-    """Every k that was looked at."""
-    longest = max((r.longest for r in of_kind(list(records), AgreementRecord)), default=0)
-    return counted(records, range(1, longest + 1))
+    return explain(records, best_over_all(counted(records)))
 
 
 def print_table(out: Console, table: Table) -> None:
@@ -91,12 +86,13 @@ def print_table(out: Console, table: Table) -> None:
     out.print(shown)
 
 
-def checks(
-    times: Sequence[Timed], counts: Sequence[Counted], found: Sequence[Consistency]
-) -> list[str]:
-    """What was proved, how well counting foretold the runs, and how well the clock was foretold."""
+def checks(records: Sequence[AnyRecord]) -> list[str]:
+    """What was proved, how well counting foretold the runs and the clock, and whether it can be trusted."""
+    times, counts = timed(records), counted(records)
     lines = [words.proof(times)]
-    for row in found:
+    passes = [r for r in of_kind(list(records), PassesRecord) if r.drafter is None]
+    lines += [said for said in (too_noisy(r.samples_ms) for r in passes[-1:]) if said]
+    for row in consistency(records):
         apart = [
             f"{number} {what}"
             for number, what in (

@@ -17,8 +17,8 @@ from draftwise.core.costs import Costs
 from draftwise.core.prefix import common_prefix
 from draftwise.core.proposals import Proposal
 
-GoesOn = Callable[[Sequence[float]], bool]
-"""Asked before each token with the confidences of those drafted before it in the round."""
+GoesOn = Callable[[Sequence[float | None]], bool]
+"""Asked before each token with the confidences of those drafted before it in the round, None if unknown."""
 
 LONGEST = 16
 """The most that a policy drafts at once, where it is not told otherwise."""
@@ -92,7 +92,15 @@ class Threshold(Fixed):
     @property
     def goes_on(self) -> GoesOn:
         """While the last one was sure enough."""
-        return lambda confidence: not confidence or confidence[-1] >= self._threshold
+        return lambda confidence: not confidence or self._sure(confidence[-1])
+
+    def keep(self, proposal: Proposal) -> int:
+        """Up to the first token that the drafter was not sure of."""
+        unsure = [not self._sure(c) for c in proposal.confidence or ()]
+        return unsure.index(True) + 1 if True in unsure else len(proposal.tokens)
+
+    def _sure(self, confidence: float | None) -> bool:
+        return confidence is None or confidence >= self._threshold
 
 
 class Acceptance:
@@ -192,6 +200,7 @@ class CostRule:
         self._model, self._free = Acceptance(), Acceptance()
         self._tokens, self._ms = 1.0, costs.plain_ms
         self._idle, self._pause, self._tries = 0, self._FIRST_PAUSE, False
+        self._kept = 0
 
     def limit(self) -> int:
         """As many as it ever drafts."""
@@ -202,12 +211,14 @@ class CostRule:
         """While one more token of a draft model is worth its price."""
         return self._goes_on
 
-    def _goes_on(self, confidence: Sequence[float]) -> bool:
+    def _goes_on(self, confidence: Sequence[float | None]) -> bool:
         if not confidence:
             return self._begins()
         if self._tries:
             return False
-        survival = prod(map(self._model.of, confidence))
+        survival = prod(
+            self._model.at(i) if c is None else self._model.of(c) for i, c in enumerate(confidence)
+        )
         return self._pays(len(confidence), survival)
 
     def keep(self, proposal: Proposal) -> int:
@@ -217,19 +228,19 @@ class CostRule:
             survival *= self._free.chance(proposal, n - 1)
             expected += survival
             gains.append(expected - self._rate * (self._costs.read(n + 1) - self._costs.read(1)))
-        return max(range(len(gains)), key=gains.__getitem__)
+        self._kept = max(range(len(gains)), key=gains.__getitem__)
+        return self._kept
 
     def learn(self, proposal: Proposal, emitted: Sequence[int]) -> None:
         """Update the estimates, and what is earned."""
         kind = self._model if proposal.passes else self._free
         agreed = kind.learn(proposal, emitted)
-        if self._tries:
+        if self._tries and proposal.passes:
             self._pause = self._FIRST_PAUSE if agreed else min(2 * self._pause, self._LONGEST_PAUSE)
-        drafted = len(proposal.tokens) if proposal.passes else self.keep(proposal)
-        ms = self._costs.read(drafted + 1) + self._costs.host
-        ms += self._costs.propose(drafted) if proposal.passes else 0.0
+        drafted = len(proposal.tokens) if proposal.passes else self._kept
         self._tokens = self._tokens * self._FADES + len(emitted)
-        self._ms = self._ms * self._FADES + ms
+        self._ms = self._ms * self._FADES + self._costs.round_ms(drafted, proposal.passes)
+        self._kept, self._tries = 0, False
 
     @property
     def _rate(self) -> float:
@@ -237,7 +248,6 @@ class CostRule:
         return self._CAUTION * max(self._tokens / self._ms, 1 / self._costs.plain_ms)
 
     def _begins(self) -> bool:
-        self._tries = False
         if self._pays(0, 1.0):
             self._idle = 0
             return True

@@ -58,8 +58,9 @@ def time_proposals(
 ) -> dict[int, tuple[float, ...]]:
     """Milliseconds in which a drafter that is asked for n tokens proposes what it has, for each n.
 
-    Each call goes on from one token further in the text, from `context` on, as a round does whose
-    predecessor was refused: what the session drafted before is cropped, and what is new is read.
+    Confidences are computed, as a lookahead needs them. Each call goes on from one token further in the
+    text, from `context` on, as a round does whose predecessor was refused: what the session drafted
+    before is cropped, and what is new is read.
     context_length: what the shorter one of target and draft can hold, None without limit.
     """
     calls = (repeats + 1) * len(lengths)
@@ -70,7 +71,7 @@ def time_proposals(
         positions = count(context + 1)
 
         def propose(n: int) -> None:
-            session.propose(text[: next(positions)], n, sampling, randomness)
+            session.propose(text[: next(positions)], n, sampling, randomness, lambda _: True)
 
         work = {n: partial(propose, n) for n in lengths}
         return time_in_turns(work, repeats, clock or SystemClock(), session.synchronize, progress)

@@ -97,10 +97,7 @@ class Identity:
 
 
 class Replays:
-    """Replays without speculation, each made once: several runs of one text often part at one place.
-
-    Holds logits of whole texts: keep it no longer than the runs that it is for.
-    """
+    """Replays without speculation, each made once: several runs of one text often part at one place."""
 
     def __init__(self, runner: Runner) -> None:
         self.runner = runner
@@ -108,11 +105,16 @@ class Replays:
         self._texts: dict[tuple[int, ...], list[int]] = {}
 
     def logits(self, ids: list[int], start: int, width: int | None) -> Tensor:
-        """Logits after every token from `start` on, read `width` tokens a pass; None: all in one."""
+        """Logits after the last tokens, read from `start` on `width` tokens a pass; None: all in one."""
         key = tuple(ids), start, width
         if key not in self._logits:
+            num = min(_POSITIONS, len(ids))
             with Row(self.runner) as row:
-                self._logits[key] = _replay_in_passes(row, ids, start, width)
+                if width is None:
+                    found = row.logits(ids, num)
+                else:
+                    found = _replay_in_passes(row, ids, start, width)[-num:]
+            self._logits[key] = found.clone()  # and not the whole text's, which it is a part of
         return self._logits[key]
 
     def text(self, request: Request, tokens: Sequence[int]) -> list[int]:
@@ -201,7 +203,7 @@ def _replay(request: Request, replays: Replays, ids: list[int]) -> tuple[Tensor,
     num = min(_POSITIONS, len(ids))
     start = len(ids) - max(num, len(ids) - len(request.prompt) + 1)
     widths = (None, 1, request.k + 1)  # a prefill, plain decoding, and as wide as speculation
-    ways = [replays.logits(ids, start, width)[-num:] for width in widths]
+    ways = [replays.logits(ids, start, width) for width in widths]
     processed = [_processed(request, way, ids) for way in ways]
     leading = processed[0].topk(min(NUM_LEADING, processed[0].shape[1]), dim=-1)
     allowed = leading.values > -math.inf
@@ -231,10 +233,8 @@ def _processed(request: Request, logits: Tensor, ids: Sequence[int]) -> Tensor:
     return torch.cat([state.processed(row[None]) for state, row in rows])
 
 
-def _replay_in_passes(row: Row, ids: list[int], start: int, width: int | None) -> Tensor:
-    """See `Replays.logits`; what lies before `start` is a prefill."""
-    if width is None:
-        return row.logits(ids, len(ids) - start)
+def _replay_in_passes(row: Row, ids: list[int], start: int, width: int) -> Tensor:
+    """Logits after every token from `start` on, read `width` tokens a pass behind a prefill."""
     row.prefill(ids[:start])
     ends = [*range(start + width, len(ids), width), len(ids)]
     return torch.cat(

@@ -5,12 +5,21 @@ model is worth its passes. Neither order is fixed: before each round the two are
 millisecond that running estimates of their acceptance promise, at measured costs.
 """
 
-from draftwise.core.costs import Costs
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import accumulate
+from operator import mul
+
+from draftwise.core.costs import Costs, Curve
 from draftwise.core.lookahead import Acceptance, GoesOn
 from draftwise.core.noise import Randomness
 from draftwise.core.proposals import Proposal
 from draftwise.core.sampling import SamplingState
 from draftwise.drafters.drafter import Drafter, DraftSession
+from draftwise.drafters.suffix import SuffixDrafter
+
+_USUAL = Costs(read=Curve(((1, 1.0), (16, 1.3))), propose=Curve(((1, 0.2), (2, 0.4))))
+"""In plain passes: a draft of a fifth of the target's time, and checking that is nearly free."""
 
 
 class Mixed:
@@ -19,12 +28,21 @@ class Mixed:
     costs: of the target and the draft model.
     """
 
-    name = "mixed"
-    usual_k = 8
     adapts = True
 
     def __init__(self, free: Drafter, model: Drafter, costs: Costs) -> None:
+        self.name = f"mixed:{model.name}"
         self.free, self.model, self.costs = free, model, costs
+
+    @classmethod
+    def of(cls, model: Drafter, costs: Costs) -> "Mixed":
+        """A model with copies that are longer than suffix decoding's own: what is compared is cut after."""
+        return cls(SuffixDrafter(least=0.05), model, costs)
+
+    @property
+    def usual_k(self) -> int:
+        """The model's: most rounds are its own."""
+        return self.model.usual_k
 
     def open(self) -> "MixedSession":
         """Open a session of each."""
@@ -56,12 +74,14 @@ class MixedSession:
         self._learn(ids)
         copy = self._free.propose(ids, k, sampling, randomness)
         # Learned from whether it is taken or not: it tells for free how good copies are here.
-        self._copy, self._start = copy, len(ids)
-        self._drafted = Proposal()
-        if copy.tokens and self._of_copy(copy) >= self._of_model(k):
+        self._copy, self._start, self._drafted = copy, len(ids), Proposal()
+        if copy.tokens and self._prefers(copy, k, fixed=goes_on is None):
             return copy
-        self._drafted = self._model.propose(ids, k, sampling, randomness, goes_on)
-        return self._drafted
+        drafted = self._model.propose(ids, k, sampling, randomness, goes_on)
+        if not drafted.tokens and not drafted.passes:
+            return replace(copy, note=drafted.note)
+        self._drafted = drafted
+        return drafted
 
     def synchronize(self) -> None:
         """Wait for the draft model."""
@@ -82,20 +102,21 @@ class MixedSession:
         self._copies.learn(self._copy, written)
         self._drafts.learn(self._drafted, written)
 
-    def _of_copy(self, copy: Proposal) -> float:
-        """Tokens a millisecond of checking the copy, at the length that promises most."""
-        best, survival, expected = 0.0, 1.0, 1.0
-        for n in range(1, len(copy.tokens) + 1):
-            survival *= self._copies.chance(copy, n - 1)
-            expected += survival
-            best = max(best, expected / (self._costs.read(n + 1) + self._costs.host))
-        return best
+    def _prefers(self, copy: Proposal, k: int, fixed: bool) -> bool:
+        """Whether the copy is the better bet: by tokens a millisecond, at the best length of each.
 
-    def _of_model(self, k: int) -> float:
-        """Tokens a millisecond of drafting with the model, at the length that promises most."""
-        best, survival, expected = 1 / self._costs.plain_ms, 1.0, 1.0
-        for n in range(1, k + 1):
-            survival *= self._drafts.at(n - 1)
-            expected += survival
-            best = max(best, expected / self._costs.round_ms(n))
-        return best
+        At a fixed k nothing that is measured may decide, or a seed would not repeat a text under every
+        rule: then usual costs do.
+        """
+        costs = _USUAL if fixed else self._costs
+        copied = [self._copies.chance(copy, i) for i in range(len(copy.tokens))]
+        drafted = [self._drafts.at(i) for i in range(k)]
+        of_copy = _best_rate(copied, lambda n: costs.round_ms(n, passes=0))
+        return of_copy >= _best_rate(drafted, costs.round_ms)
+
+
+def _best_rate(chances: list[float], price: Callable[[int], float]) -> float:
+    """Tokens a millisecond at the length that promises most, none included."""
+    expected = accumulate(chances, mul)
+    tokens = accumulate(expected, initial=1.0)
+    return max(each / price(n) for n, each in enumerate(tokens))

@@ -23,6 +23,9 @@ from draftwise.models.runner import Runner
 from draftwise.models.sources import SourceKind
 from draftwise.text.vocabulary import VocabularyKind
 
+_AT_ONCE = 256
+"""Positions that a draft is asked about in one pass: each has logits over two whole vocabularies."""
+
 
 @dataclass(frozen=True, slots=True)
 class DraftOrigin:
@@ -179,7 +182,7 @@ class DraftModelSession(ModelSession):
         """
         written = self._translation.follow(ids[:position])
         num = [len(written)]
-        for end in range(position + 1, len(ids)):
+        for end in range(position + 1, min(len(ids), position + _AT_ONCE)):
             longer = self._translation.follow(ids[:end])
             if longer[: len(written)] != written or self._unreadable(longer) is not None:
                 break
@@ -205,7 +208,8 @@ class NothingInCommon(NoDraft):
 
 def highest_probability(logits: Tensor) -> list[float]:
     """Of each row of processed logits [n, vocab], the probability of its likeliest token."""
-    return (logits.amax(-1) - logits.logsumexp(-1)).exp().clamp(max=1.0).tolist()
+    highest = (logits.amax(-1) - logits.logsumexp(-1)).exp()
+    return highest.nan_to_num(0.0).clamp(max=1.0).tolist()  # a wild draft is merely rejected
 
 
 def _joined(rows: list[Distribution]) -> Distribution | None:

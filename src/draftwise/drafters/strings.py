@@ -16,7 +16,7 @@ from draftwise.core.noise import Randomness
 from draftwise.core.proposals import Proposal
 from draftwise.core.sampling import SamplingOptions, SamplingState, filtered_probabilities
 from draftwise.drafters.drafter import DraftSession
-from draftwise.drafters.model import DraftOrigin, ModelSession, highest_probability
+from draftwise.drafters.model import DraftOrigin, ModelSession
 from draftwise.drafters.translation import Dictionary, Foreign
 from draftwise.models.runner import Runner
 
@@ -64,7 +64,8 @@ class StringDraftSession(ModelSession):
 
         Penalties and bans are the target's and know only its tokens; they are left to it.
         """
-        before, note, confidence = self._row.passes, None, []
+        before, note = self._row.passes, None
+        confidence: list[float | None] = []
         written = self._translation.follow(ids)
         spelling, start = self._dictionary.draft, len(written)
         for i in range(k):
@@ -72,10 +73,8 @@ class StringDraftSession(ModelSession):
                 break
             if note := self._unreadable(written):
                 break
-            logits = self._row.logits(written)
-            q = self._distribution(logits, sampling.sampler.options)
-            if goes_on is not None:
-                confidence.append(highest_probability(logits)[0])
+            q = self._distribution(self._row.logits(written), sampling.sampler.options)
+            confidence.append(None)  # its tokens are not the target's: judged by position alone
             written.append(randomness.draw(q, len(ids) + i)[0])
         text = _complete_text(spelling.join(written[start:]))
         tokens = self._dictionary.target.continuation(text)[:k]

@@ -7,7 +7,7 @@ ids, each answer followed by END, as in memory.
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from threading import Lock
+from threading import Lock, get_ident
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -66,7 +66,7 @@ class SuffixMemory:
         with self._lock:
             tokens = torch.tensor(self._array.tokens, dtype=torch.int32)
         data = save({"tokens": tokens}, {"format": _FORMAT, "tokenizer": self.tokenizer})
-        part = Path(f"{path}.{os.getpid()}.part")
+        part = Path(f"{path}.{os.getpid()}.{get_ident()}.part")
         try:
             part.write_bytes(data)
             os.replace(part, path)

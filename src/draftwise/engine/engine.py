@@ -9,7 +9,7 @@ call from the thread that still holds an open stream could wait forever, and rai
 
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -81,7 +81,9 @@ class Engine(Closing):
     @property
     def costs(self) -> Costs:
         """What passes cost here; measured when it is first asked for, which takes a few seconds."""
-        if self._costs is None:
+        if self._costs is not None:
+            return self._costs
+        with nullcontext() if self._turn.held_here else self._turn.taken():
             own = self.drafter.costs if isinstance(self.drafter, Mixed) else None
             self._costs = own or calibrate(self.target, self._runner, self.drafter)
         return self._costs

@@ -15,7 +15,14 @@ from draftwise.drafters.suffix import SuffixDrafter
 from draftwise.drafters.translation import Dictionary
 from draftwise.engine.calibration import calibrate
 from draftwise.engine.engine import Engine
-from draftwise.engine.options import DEFAULT_TARGET, ITS_DRAFT, OTHERWISE, ModelOptions, make
+from draftwise.engine.options import (
+    DEFAULT_TARGET,
+    ITS_DRAFT,
+    MIXED,
+    OTHERWISE,
+    ModelOptions,
+    make,
+)
 from draftwise.engine.pairing import Pairing, pair, vocabulary_of
 from draftwise.engine.settings import draft_settings, target_settings
 from draftwise.models.devices import set_threads
@@ -26,8 +33,7 @@ from draftwise.models.runner import Runner
 from draftwise.text.vocabulary import compare
 
 MODEL_FREE = {"lookup": PromptLookup, "suffix": SuffixDrafter, "none": NoDraft}
-MIXED = "mixed"
-"""Drafters that are named and need no model. Beside them: self, and any name of a model."""
+"""Drafters that are named and need no model. Beside them: self, any name of a model, and mixed:MODEL."""
 
 
 def load(
@@ -36,7 +42,7 @@ def load(
     """Load an engine. Options are given as ModelOptions, or its fields by name.
 
     target: a built-in or Hub name, a folder, a GGUF file, or a (model, tokenizer) pair of transformers
-    objects. draft: the same, or "lookup", "suffix", "self", "none", or a drafter of your own.
+    objects. draft: the same, or "suffix", "lookup", "mixed:MODEL", "self", "none", or a drafter of your own.
     """
     paths = {
         name: str(value)
@@ -116,11 +122,11 @@ def _names_mixed(draft: str) -> bool:
 def _mixed(draft: str, target: LoadedModel, runner: Runner, options: ModelOptions) -> Mixed:
     """Copies from earlier text, or the model that is named behind the colon: mixed:MODEL."""
     name = draft.partition(":")[2]
-    if not name and options.target != DEFAULT_TARGET:
+    if not name and target.name != DEFAULT_TARGET:
         raise OptionError(
             f"--draft {MIXED} needs a draft model: write {MIXED}:MODEL, such as {MIXED}:{ITS_DRAFT}"
         )
     model = load_drafter(name or ITS_DRAFT, target, runner, options)
     if not isinstance(model, DraftModel | StringDraft):
         raise OptionError(f"--draft {draft} names no model behind the colon")
-    return Mixed(SuffixDrafter(), model, calibrate(target, runner, model))
+    return Mixed.of(model, calibrate(target, runner, model))

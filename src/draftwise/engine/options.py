@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from draftwise.core.sampling import SamplingOptions
 
 DEFAULT_TARGET, ITS_DRAFT = "qwen2.5-coder-1.5b", "smollm2-135m"
-AUTO = "auto"
+AUTO, MIXED = "auto", "mixed"
 OTHERWISE = "suffix"
-"""What drafts where the user names nothing: the built-in pair's draft, or suffix decoding."""
+"""What drafts where the user names nothing: copies, beside the built-in pair's draft if it is that target."""
 
 
 def option(default: Any, help: str, *flags: str, choices: tuple[str, ...] = ()) -> Any:
@@ -35,8 +35,8 @@ class ModelOptions:
     )
     draft: str | None = option(
         None,
-        f"What guesses: lookup, suffix, self, none, or a model like --target. By default {ITS_DRAFT} "
-        f"for the default target, {OTHERWISE} for any other.",
+        "What guesses: suffix, lookup, self, none, a model like --target, or mixed:MODEL, which is that "
+        f"model or a copy. By default mixed:{ITS_DRAFT} for the default target, else {OTHERWISE}.",
     )
     device: str = option("auto", "auto, cpu, cuda, cuda:N or mps.")
     dtype: str = option("auto", "auto, float32, bfloat16, float16 or float64.")
@@ -57,7 +57,9 @@ class ModelOptions:
     @property
     def drafter(self) -> str:
         """What drafts, named or by default."""
-        return self.draft or (ITS_DRAFT if self.target == DEFAULT_TARGET else OTHERWISE)
+        return self.draft or (
+            f"{MIXED}:{ITS_DRAFT}" if self.target == DEFAULT_TARGET else OTHERWISE
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -49,6 +49,8 @@ class RequestMaker:
         tokenizer, k = self._target.tokenizer, options.k
         if k is None:
             k = AUTO if adapts and options.rule == "match" else usual_k
+        if k == AUTO and usual_k == 0:
+            k = 0  # a drafter that proposes nothing
         end_ids = frozenset() if options.ignore_eos else self._target.end_ids
         stop_ids = frozenset(options.stop_ids)
         for i in stop_ids:

@@ -155,7 +155,8 @@ def speedup(run: Run, plain: Measured, of_run: Rates) -> Speedup:
         v=of_run.verify_overhead,
         o=1000 * outside / len(run.rounds) / pass_ms,
     )
-    return Speedup(measured, predicted)
+    plain_rest = (plain.pass_ms.rest or 0.0) / pass_ms
+    return Speedup(measured, predicted * (1 + plain_rest))
 
 
 def _as_dict(measured: Measured) -> dict[str, object]:

@@ -101,13 +101,16 @@ def break_even_alpha(costs: Costs, max_k: int = MAX_K) -> float | None:
 
 def decide(choices: Sequence[Choice], too_noisy: str | None) -> tuple[Verdict, Choice, list[str]]:
     """The verdict, the choice that it is about, and why."""
-    best = max(choices, key=lambda choice: choice.speedup)
+    sure = [choice for choice in choices if choice.low > 1]
+    best = max(sure or choices, key=lambda choice: choice.speedup)
     if too_noisy is not None:
         return "too noisy to say", best, [too_noisy]
     if best.low > 1:
         return "do", best, [_gain(best)]
-    if best.high > 1 and best.speedup > 1:
-        close = f"the interval of the best choice, {best.low:.2f}x to {best.high:.2f}x, holds 1x"
+    if max(choice.high for choice in choices) > 1:
+        close = (
+            f"the interval of the best choice, {best.low:.2f}x to {best.high:.2f}x, is not above 1x"
+        )
         return "too close to say", best, [close, *map(why_not, choices)]
     return "do not", best, list(map(why_not, choices))
 
@@ -127,6 +130,11 @@ def why_not(choice: Choice) -> str:
         return (
             f"{name}: it has something to propose in {choice.share_drafted:.0%} of the rounds only: this "
             "text repeats too little"
+        )
+    if alpha is not None and alpha >= needed:
+        return (
+            f"{name}: alpha is {alpha:.2f}, where {needed:.2f} would do if every round had a proposal; "
+            f"{choice.share_drafted:.0%} have one, which gains {choice.speedup:.2f}x ({costs})"
         )
     said = "no guess was examined" if alpha is None else f"alpha is {alpha:.2f}"
     return f"{name}: {said}; at these costs ({costs}) it would pay from about alpha = {needed:.2f}"

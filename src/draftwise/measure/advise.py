@@ -5,13 +5,14 @@ the user's prompts, and one timed run of each drafter at its best k, which gives
 round and checks the prediction by the clock.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import cast
 
-from draftwise.core.errors import ModelError
+from draftwise.core.errors import OptionError
 from draftwise.core.timing import too_noisy
 from draftwise.drafters.model import DraftModel
 from draftwise.drafters.strings import StringDraft
+from draftwise.engine.options import GenerateOptions
 from draftwise.measure.advice import MAX_K, Candidate, choose_k, decide
 from draftwise.measure.bench import Bench
 from draftwise.measure.exports import DraftKind, Setting, exports
@@ -24,7 +25,11 @@ from draftwise.measure.records import (
     PassesRecord,
     Verdict,
 )
-from draftwise.measure.summary import costs, timed
+from draftwise.measure.subject import Subject
+from draftwise.measure.summary import costs, counted, timed
+
+_DEAR = 0.01
+"""Of a target pass: what costs less decides nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +40,36 @@ class OtherEngine:
     tokens_per_second: float
 
 
+def require_foreseeable(subject: Subject) -> None:
+    """Refuse drafters whose proposals cannot be known from the text alone, before any work starts."""
+    for name in subject.drafters:
+        if not subject.foreseeable(name):
+            raise OptionError(
+                f"{name} cannot be foreseen, since it chooses by what it learns as it goes: ask about its "
+                "parts, and time it with draftwise bench"
+            )
+
+
 def advise(bench: Bench, other: OtherEngine | None = None) -> AdviceRecord:
     """Decide from the records of a bench that has looked and timed."""
     candidates = [_candidate(bench, name) for name in bench.subject.drafters]
     choices = [choose_k(candidate, MAX_K) for candidate in candidates]
     read = candidates[0].read
-    verdict, best, reasons = decide(choices, too_noisy(read.samples_ms))
+    # A proposal that takes next to no time may be as noisy as it likes.
+    dear = [c.propose for c in candidates if c.costs.c(1) > _DEAR]
+    noisy = [too_noisy(record.samples_ms) for record in (read, *dear)]
+    verdict, best, reasons = decide(choices, next(filter(None, noisy), None))
     plain = 1000 / candidates[0].costs.plain_ms
     notes = [_memory(bench, best.drafter), *_checked(bench, choices)]
+    if verdict == "do" and best.drafter != "self" and bench.subject.passes_per_token(best.drafter):
+        notes.append(
+            f"not predicted, and as a rule no slower: --draft mixed:{best.drafter} -k auto, which takes the "
+            "model or a copy round by round, and as many tokens as promise to pay"
+        )
+    if left_out := _not_exported(bench.subject.options):
+        notes.append(
+            f"the settings below leave out {', '.join(left_out)}: set them there as you set them here"
+        )
     if other is not None:
         notes.append(compared(other, plain, best, verdict))
     return AdviceRecord(
@@ -55,6 +82,11 @@ def advise(bench: Bench, other: OtherEngine | None = None) -> AdviceRecord:
         plain_tokens_per_second=plain,
         exports=exports(_setting(bench, best, verdict)),
     )
+
+
+def foretell(bench: Bench) -> dict[str, Choice]:
+    """What each drafter promises at its best k, before anything is run by the clock."""
+    return {name: choose_k(_candidate(bench, name), MAX_K) for name in bench.subject.drafters}
 
 
 def compared(other: OtherEngine, plain: float, best: Choice, verdict: Verdict) -> str:
@@ -76,7 +108,7 @@ def _candidate(bench: Bench, name: str) -> Candidate:
     price = costs(records, bench.subject.target.name, name)
     agreements = [r for r in of_kind(records, AgreementRecord) if r.drafter == name]
     if price is None or not agreements:
-        raise ModelError(f"nothing was measured of {name}: measure before you ask for advice")
+        raise ValueError(f"nothing was measured of {name}")
     asked = {reference.sha256 for reference in bench.references.values()}
     return Candidate(
         drafter=name,
@@ -89,19 +121,24 @@ def _candidate(bench: Bench, name: str) -> Candidate:
 
 
 def _checked(bench: Bench, choices: list[Choice]) -> list[str]:
-    """What the clock said in the few runs that were made, beside the prediction for their counts."""
+    """What the clock said of a text or two, beside what their counts foretold."""
+    counts = {(c.workload, c.drafter, c.k): c.speedup for c in counted(bench.records)}
     chosen = {(choice.drafter, choice.k) for choice in choices}
     return [
         f"checked by the clock: {row.drafter} at k = {row.k} on {row.workload}: "
-        f"{row.speedup.median:.2f}x in {row.runs} run{'s' * (row.runs > 1)}, "
-        f"{row.predicted:.2f}x by its own counts; output {_proof(row.identical, row.runs)}"
+        f"{row.speedup.median:.2f}x ({row.interval.low:.2f} to {row.interval.high:.2f}) in {row.runs} "
+        f"run{'s' * (row.runs > 1)}, foretold {told:.2f}x for that workload; "
+        f"output {_proof(row.identical, row.runs)}"
         for row in timed(bench.records)
-        if (row.drafter, row.k) in chosen and row.predicted is not None
+        if (row.drafter, row.k) in chosen
+        and row.k != "auto"
+        and (told := counts.get((row.workload, row.drafter, row.k))) is not None
     ]
 
 
 def _proof(identical: int, runs: int) -> str:
-    return "identical" if identical == runs else f"equal up to {runs - identical} near-tie(s)"
+    ties = runs - identical
+    return f"equal up to {ties} near-tie{'s' * (ties > 1)}" if ties else "identical"
 
 
 def _memory(bench: Bench, drafter: str) -> str:
@@ -109,6 +146,16 @@ def _memory(bench: Bench, drafter: str) -> str:
     draft = chosen.runner if isinstance(chosen, DraftModel | StringDraft) else None
     context = bench.subject.runner.info.context_length or 4096
     return f"memory: {memory_fit(bench.subject.runner, draft, context)}"
+
+
+def _not_exported(options: GenerateOptions) -> list[str]:
+    """Options that change the text, are not the default, and are in no engine's settings."""
+    exported = ("k", "rule", "tokens", "temperature", "seed")
+    return [
+        f.name
+        for f in fields(options)
+        if f.name not in exported and getattr(options, f.name) != f.default
+    ]
 
 
 def _setting(bench: Bench, best: Choice, verdict: Verdict) -> Setting:

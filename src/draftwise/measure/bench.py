@@ -17,6 +17,7 @@ from draftwise.core.noise import KeyedNoise
 from draftwise.decoding.passes import time_proposals, time_reads
 from draftwise.decoding.proof import Identity
 from draftwise.decoding.run import Run
+from draftwise.engine.calibration import shared_context
 from draftwise.measure.agreement import foresee
 from draftwise.measure.recording import Recording, of_kind
 from draftwise.measure.records import (
@@ -40,6 +41,9 @@ LONGEST = 16
 READ_LENGTHS = (1, 2, 3, 4, 5, 6, 8, 9, 12, 16, 17)
 PROPOSAL_LENGTHS = (1, 2, 4, 8, 16)
 _REPEATS = 8
+_SPARE = (_REPEATS + 1) * len(PROPOSAL_LENGTHS) + max(READ_LENGTHS)
+"""Tokens that timing needs beyond its context: each proposal goes on one token further."""
+
 _WARM_UP_TOKENS = 8
 
 
@@ -89,12 +93,14 @@ class Bench:
         self._alike = self._conditions[PLAIN].alike
         self.references = {prompt: subject.reference(prompt) for prompt in plan.prompts}
         self._warm: set[Variant] = set()
+        self._current: list[AnyRecord] = []
+        self._looked_at = 0
 
     def look(self) -> Iterator[Step]:
         """What counts: passes, texts, and what is proposed at every position of them."""
         if not self._is_timed(None):
             yield Step("timing passes of the target", 100, self._time_target)
-        for name in self.subject.drafters:
+        for name in self._foreseen:
             if not self._is_timed(name):
                 yield Step(f"timing {name}", 30, partial(self._time_drafter, name))
         for prompt in self.plan.prompts:
@@ -147,7 +153,7 @@ class Bench:
             randomness=KeyedNoise(request.seed),
             repeats=_REPEATS,
             clock=subject.clock,
-            context_length=subject.context_length(name),
+            context_length=shared_context(subject.runner, subject.drafters[name]),
         )
         self.recording.add(
             PassesRecord(
@@ -182,7 +188,7 @@ class Bench:
 
     def _time(self, prompt: BenchPrompt, variants: Sequence[Variant]) -> None:
         """Time variants beside plain decoding, as the next repeat of this prompt."""
-        for name in self.subject.drafters:
+        for name in self._foreseen:
             if known := costs(self.records, self.subject.target.name, name):
                 self.subject.known_costs[name] = known
         cold = [variant for variant in variants if variant not in self._warm]
@@ -207,6 +213,17 @@ class Bench:
             )
         )
 
+    def check(self, variants: Sequence[Variant]) -> Iterator[Step]:
+        """One run of each variant on the first prompt, beside a plain one."""
+        prompt = self.plan.prompts[0]
+        missing = [variant for variant in variants if not self._num_runs(prompt, variant)]
+        if missing:
+            yield Step(
+                f"checking on {prompt.workload}",
+                self.subject.options.tokens * (1 + len(missing)),
+                partial(self._time, prompt, missing),
+            )
+
     def _variants(self, prompt: BenchPrompt) -> list[Variant]:
         """What is timed on a prompt beside plain decoding."""
         sweep = prompt.workload in self.plan.sweep
@@ -230,7 +247,11 @@ class Bench:
     @property
     def records(self) -> list[AnyRecord]:
         """The records that were made under these conditions."""
-        return [r for r in self.recording.records if self._is_current(r)]
+        for record in self.recording.records[self._looked_at :]:
+            if self._is_current(record):
+                self._current.append(record)
+        self._looked_at = len(self.recording.records)
+        return self._current
 
     def _is_current(self, record: AnyRecord) -> bool:
         """Whether a record was made under these conditions, the drafter's own included."""
@@ -238,7 +259,8 @@ class Bench:
         return record.conditions.alike == self._alike and own in (None, record.conditions)
 
     def _is_timed(self, drafter: str | None) -> bool:
-        return any(r.drafter == drafter for r in of_kind(self.records, PassesRecord))
+        passes, context = of_kind(self.records, PassesRecord), self._context()
+        return any(r.drafter == drafter and context / 2 <= r.context <= 2 * context for r in passes)
 
     def _is_counted(self, prompt: BenchPrompt, drafter: str) -> bool:
         return any(r.drafter == drafter for r in self._agreements(prompt))
@@ -268,9 +290,13 @@ class Bench:
         ]
 
     def _context(self) -> int:
-        """About the middle of a usual text."""
+        """About the middle of a usual text, as far as target and drafters can hold it."""
         usual = median(reference.tokens for reference in self.references.values())
-        return int(usual) + self.subject.options.tokens // 2
+        middle = int(usual) + self.subject.options.tokens // 2
+        drafters = self.subject.drafters.values()
+        limits = [shared_context(self.subject.runner, drafter) for drafter in drafters]
+        room = min((limit for limit in limits if limit is not None), default=middle + _SPARE)
+        return max(1, min(middle, room - _SPARE))
 
 
 def run_record(

@@ -108,13 +108,14 @@ def _identity(rows: Sequence[Timed]) -> Claim:
         "every run",
         f"{identical} of {runs} runs"
         + (f"; {ties} part where rounding decides a near-tie of the target" if ties else ""),
-        identical + ties == runs if runs else None,
+        identical == runs or (None if identical + ties == runs else False) if runs else None,
     )
 
 
 def _at_five(row: Timed) -> list[Claim]:
     count, runs = row.counters, row.runs
     alpha, use = row.rates.alpha or 0.0, row.rates.draft_utilisation or 0.0
+    few = 0 < count.draft_passes <= K * count.rounds
     return [
         Claim(
             "Prose at k = 5 is written faster",
@@ -131,9 +132,9 @@ def _at_five(row: Timed) -> list[Claim]:
         Claim(
             "The draft runs k + 1 times a round, once to read the correction",
             "90 passes in 15 rounds",
-            f"{count.draft_passes / runs:.0f} passes in {count.rounds / runs:.0f} rounds: the correction "
-            "is read along with the first guess, in one pass",
-            count.draft_passes > K * count.rounds,
+            f"{count.draft_passes / runs:.0f} passes in {count.rounds / runs:.0f} rounds"
+            + (": a correction is read along with the first guess, in one pass" if few else ""),
+            None if not count.draft_passes else not few,
         ),
         Claim(
             "The share of drafted tokens that is accepted is the chance that a guess is right",
@@ -156,7 +157,7 @@ def _further(sweep: dict[int, Timed]) -> list[Claim]:
             "k = 5; slower on both sides",
             f"k = {fastest.k} ({fastest.speedup.median:.2f}x); k = {first.k} {first.speedup.median:.2f}x, "
             f"k = {last.k} {last.speedup.median:.2f}x",
-            last.speedup.median < fastest.speedup.median,
+            last.interval.high < fastest.speedup.median,
         ),
         Claim(
             "Raising k lowers the target's passes less and less and discards more and more",
@@ -169,8 +170,8 @@ def _further(sweep: dict[int, Timed]) -> list[Claim]:
         Claim(
             "1 / (1 - accepted / drafted at k = 5) is a ceiling of tokens a round for every k",
             "3.6; its own runs made 64 tokens in 15 rounds, 4.3, and in 11 rounds, 5.8",
-            f"{ceiling(use):.2f}, and k = {last.k} makes {tau:.2f}: with alpha in its place it would be one",
-            tau <= ceiling(use),
+            f"{ceiling(use) if use < 1 else float('inf'):.2f}, and k = {last.k} makes {tau:.2f}",
+            use == 1 or tau <= ceiling(use),
         ),
     ]
 
@@ -205,7 +206,7 @@ def _drafts(records: Sequence[AnyRecord], drafter: str) -> list[Claim]:
     own = next((row for row in rows if row.drafter == drafter), None)
     if own is None or own.rates.cost_ratio is None or own.rates.alpha is None:
         return []
-    slower = compared([row for row in rows if row.rates.cost_ratio])
+    slower = compared(rows)
     shared = _shared_tokens(records, drafter)
     return [
         Claim(

@@ -18,14 +18,16 @@ def explain(records: Sequence[AnyRecord], rows: Sequence[Counted]) -> list[str]:
 
 
 def compared(rows: Sequence[Counted]) -> list[str]:
-    """Explain each pair of drafters in which the better guesser is the slower one.
+    """Explain each pair of draft models in which the better guesser costs more, and is slower.
 
-    rows: one for each drafter, at its best k on the same texts.
+    rows: one for each drafter, at its best k on the same texts. Drafters that copy are left out: they do
+    not guess at every position, so their alpha is of another kind.
     """
+    models = [row for row in rows if row.counters.draft_passes]
     lines = []
-    for one, other in combinations(rows, 2):
+    for one, other in combinations(models, 2):
         better, worse = (one, other) if _alpha(one) >= _alpha(other) else (other, one)
-        if (better.speedup or 0) < (worse.speedup or 0):
+        if _c(better) > _c(worse) and (better.speedup or 0) < (worse.speedup or 0):
             lines.append(_better_is_slower(better, worse))
     return lines
 
@@ -68,8 +70,8 @@ def _overhead(target: PassesRecord, draft: PassesRecord) -> str | None:
         return None
     return (
         f"{draft.drafter} has {by_bytes:.3f} of the target's bytes and takes {by_time:.3f} of its time "
-        f"({by_time / by_bytes:.1f} times as much): the rest is the overhead of starting many small "
-        "operations, which a smaller draft would not reduce"
+        f"({by_time / by_bytes:.1f} times as much): the rest is spent on something else than reading "
+        "weights, such as starting many small operations, which a smaller draft would not reduce"
     )
 
 

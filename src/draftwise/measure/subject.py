@@ -83,18 +83,6 @@ class Subject(Closing):
         """Whether its proposals follow from the text alone, and not from the rounds before them."""
         return not isinstance(self.drafters[drafter], Mixed)
 
-    def context_length(self, drafter: str) -> int | None:
-        """Tokens that target and drafter can both hold; None if neither names a limit."""
-        chosen = self.drafters[drafter]
-        chosen = chosen.model if isinstance(chosen, Mixed) else chosen
-        own = (
-            chosen.runner.info.context_length
-            if isinstance(chosen, DraftModel | StringDraft)
-            else None
-        )
-        limits = [limit for limit in (self.runner.info.context_length, own) if limit is not None]
-        return min(limits, default=None)
-
     def costs(self, drafter: str) -> Costs:
         """What passes cost: as told by whoever measured, or measured in a few seconds."""
         if drafter not in self.known_costs:
@@ -115,7 +103,7 @@ class Subject(Closing):
         return self._requests.make(
             prompt.prompt,
             options,
-            usual_k=0,
+            usual_k=0 if drafter == PLAIN else self.drafters[drafter].usual_k,
             adapts=False,
             lookahead=lambda: CostRule(self.costs(drafter)),
             keep_evidence=True,
@@ -180,10 +168,10 @@ class Subject(Closing):
 
 
 def load_subject(models: ModelOptions, drafts: Sequence[str], options: GenerateOptions) -> Subject:
-    """Load a target and the drafters of these names; none named: the usual one of the target."""
+    """Load a target and the drafters of these names."""
     set_threads(models.threads)
     target, runner = load_runner(models.target, models)
-    names = tuple(dict.fromkeys(drafts)) or (models.drafter,)
+    names = tuple(dict.fromkeys(drafts))
     if PLAIN in names:
         raise OptionError("--draft none is plain decoding, which is measured anyway: leave it out")
     drafters = [load_drafter(name, target, runner, models) for name in names]

@@ -6,13 +6,13 @@ replayed from recorded agreement, and priced where passes were timed. Nothing is
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from random import Random
 from statistics import median
 from typing import TypeVar
 
 from draftwise.core.costs import Costs, Curve
 from draftwise.core.counters import Counters, Rates, RoundCount, rates
-from draftwise.core.estimates import Interval, Spread, bootstrap_interval, spread
+from draftwise.core.estimates import Interval, Spread, bootstrap, spread
 from draftwise.core.theory import speedup_from_tokens
 from draftwise.measure.recording import of_kind
 from draftwise.measure.records import (
@@ -26,6 +26,7 @@ from draftwise.measure.records import (
 )
 from draftwise.measure.replay import replay
 
+_RESAMPLES = 400
 ALL = "all"
 """The workload of a row that holds every workload."""
 
@@ -98,12 +99,17 @@ def timed(records: Sequence[AnyRecord]) -> list[Timed]:
     return [_timed(group) for group in groups.values()]
 
 
-def counted(records: Sequence[AnyRecord], ks: Sequence[int]) -> list[Counted]:
-    """Count every drafter on every workload, and on all of them together, at each k that was recorded."""
+def counted(records: Sequence[AnyRecord], ks: Sequence[int] | None = None) -> list[Counted]:
+    """Count every drafter on every workload, and on all of them together, at each k that was recorded.
+
+    ks: every k, if not named.
+    """
     agreements = of_kind(list(records), AgreementRecord)
+    if ks is None:
+        ks = range(1, max((r.longest for r in agreements), default=0) + 1)
     rows = []
     for (_, drafter), own in _grouped(
-        agreements, lambda record: (record.conditions.alike, record.drafter)
+        agreements, lambda record: (record.conditions.model_dump_json(), record.drafter)
     ).items():
         price = costs(records, own[0].conditions.target, drafter)
         workloads = _grouped(own, lambda record: record.prompt.workload) | {ALL: own}
@@ -120,7 +126,8 @@ def costs(records: Sequence[AnyRecord], target: str, drafter: str) -> Costs | No
     """What the passes of a pair cost, behind the same context if it was timed; None if they were not."""
     own = [record for record in records if record.conditions.target == target]
     passes, runs = of_kind(own, PassesRecord), of_kind(own, RunRecord)
-    proposals = [record for record in passes if record.drafter == drafter]
+    # The last ones: another draft dtype, or another machine, may have come before under the same name.
+    proposals = [record for record in passes if record.drafter == drafter][-1:]
     reads = [record for record in passes if record.drafter is None]
     if not proposals or not reads:
         return None
@@ -154,7 +161,7 @@ def _beside(run: RunRecord) -> tuple[str, str, int]:
 
 
 def _row(run: RunRecord) -> tuple[str, str, str, K]:
-    return run.conditions.alike, run.prompt.workload, run.drafter, run.k
+    return run.conditions.model_dump_json(), run.prompt.workload, run.drafter, run.k
 
 
 def _grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
@@ -181,8 +188,6 @@ def _timed(pairs: list[tuple[RunRecord, RunRecord]]) -> Timed:
         verify_ms=_median_ms(verified) if verified else None,
     )
     by_prompt = _grouped(pairs, lambda pair: pair[0].prompt.sha256)
-    independent = by_prompt.values() if len(by_prompt) > 1 else [[pair] for pair in pairs]
-    gains = [[_rate(run) / _rate(plain) for run, plain in own] for own in independent]
     return Timed(
         target=first.conditions.target,
         workload=first.prompt.workload,
@@ -193,8 +198,8 @@ def _timed(pairs: list[tuple[RunRecord, RunRecord]]) -> Timed:
         counters=counters,
         plain=_counters(plain_runs),
         rates=of_rounds,
-        speedup=spread(list(chain(*gains))),
-        interval=bootstrap_interval(gains, lambda drawn: median(chain(*drawn)), seed=0),
+        speedup=spread([_rate(run) / _rate(plain) for run, plain in pairs]),
+        interval=_interval(list(by_prompt.values())),
         predicted=_predicted(rounds, of_rounds, plain_ms, plain_rest_ms),
         tokens_per_second=spread([_rate(run) for run in runs]),
         plain_tokens_per_second=spread([_rate(run) for run in plain_runs]),
@@ -206,6 +211,31 @@ def _timed(pairs: list[tuple[RunRecord, RunRecord]]) -> Timed:
         identical=sum(run.identical == "identical" for run in runs),
         near_ties=sum(run.identical == "near-tie" for run in runs),
     )
+
+
+def _interval(prompts: Sequence[Sequence[tuple[RunRecord, RunRecord]]]) -> Interval:
+    """95 % of the median speed-up: prompts drawn anew, and the rounds within each of their runs.
+
+    Rounds too, since there are few prompts as a rule, and how well a text went is chance as well.
+    """
+    spent = [
+        [tuple([(r.emitted, r.seconds) for r in run.rounds] for run in pair) for pair in own]
+        for own in prompts
+    ]
+
+    def once(random: Random) -> float:
+        return median(
+            _drawn_rate(run, random) / _drawn_rate(plain, random)
+            for own in random.choices(spent, k=len(spent))
+            for run, plain in own
+        )
+
+    return bootstrap(once, seed=0, resamples=_RESAMPLES)
+
+
+def _drawn_rate(rounds: list[tuple[int, float]], random: Random) -> float:
+    drawn = random.choices(rounds, k=len(rounds))
+    return sum(emitted for emitted, _ in drawn) / sum(seconds for _, seconds in drawn)
 
 
 def _predicted(

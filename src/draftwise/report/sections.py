@@ -26,10 +26,10 @@ def compose(records: Sequence[AnyRecord], title: str | None = None) -> Report:
     """Make a report of the records of one target on one machine; others are refused."""
     records = list(records)
     target = _one_target(records)
-    runs, counts = timed(records), _counted(records)
+    runs, counts = timed(records), counted(records)
     best_counts = list(best(counts).values())
     tried = showings(runs)
-    advice = of_kind(records, AdviceRecord)
+    advice = of_kind(records, AdviceRecord)[-1:]
     sections = (
         *_bill(tried),
         *map(_advice, advice),
@@ -69,20 +69,15 @@ def _refuse_several(name: str, values: Iterable[object]) -> None:
         )
 
 
-def _counted(records: Sequence[AnyRecord]) -> list[Counted]:
-    longest = max((r.longest for r in of_kind(list(records), AgreementRecord)), default=0)
-    return counted(records, range(1, longest + 1))
-
-
 def _headline(
     records: Sequence[AnyRecord], tried: Sequence[Showing], best_counts: Sequence[Counted]
 ) -> str:
-    """The strongest evidence speaks: measured, then advised, then predicted, then a pass alone."""
-    if tried:
-        return words.measured(tried)
+    """Advice speaks first, since its few runs only check it; then what was measured, or predicted."""
     for record in reversed(records):
         if isinstance(record, AdviceRecord):
             return words.advised(record)
+    if tried:
+        return words.measured(tried)
     if over_all := [row for row in best_counts if row.workload == ALL]:
         return words.predicted(max(over_all, key=lambda row: row.speedup or 0))
     for record in records:
@@ -121,7 +116,7 @@ def _sweeps(found: Sequence[Sweep]) -> Iterable[Section]:
         yield Section(
             "k",
             f"How far ahead {sweep.drafter} should guess",
-            (explained,) if sweep is found[0] else (),
+            (*([explained] if sweep is found[0] else []), words.by_position(sweep)),
             charts=(Chart(charts.k_sweep(sweep), f"On {sweep.workload}. {said}", said),),
             tables=(tables.sweep(sweep),),
         )

@@ -23,8 +23,8 @@ def times(value: float | None) -> str:
 
 
 def reach(row: Timed) -> str:
-    """The interval of the speed-up; one run has none."""
-    return f"{row.interval.low:.2f} to {row.interval.high:.2f}" if row.runs > 1 else number(None)
+    """The interval of the speed-up."""
+    return f"{row.interval.low:.2f} to {row.interval.high:.2f}"
 
 
 def bill(row: Timed) -> tuple[Table, Table]:
@@ -73,7 +73,8 @@ def identical(row: Timed) -> str:
 def sweep(found: Sweep) -> Table:
     """Every k of a sweep."""
     head = (
-        *("k", "alpha", "tokens a round", "discarded", "of drafted", "drafting", "round"),
+        *("k", "alpha", "tokens a round", "target passes", "draft passes", "discarded"),
+        *("of drafted", "v(k+1)", "drafting", "round"),
         *("predicted", "measured", "95 % interval"),
     )
     caption = f"{found.drafter} on {found.workload}; drafting and round in plain passes"
@@ -209,7 +210,10 @@ def _measured(row: Timed | None) -> tuple[str, str]:
 def _point(point: Point) -> tuple[str, ...]:
     return (
         *(str(point.row.k), number(point.row.rates.alpha, 3), number(point.tokens)),
+        f"{point.row.counters.target_passes:,}",
+        f"{point.row.counters.draft_passes:,}",
         *_waste(point.row),
+        number(point.row.rates.verify_overhead),
         *(number(point.drafting), number(point.cost), times(point.predicted)),
         *_measured(point.timed),
     )

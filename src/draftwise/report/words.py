@@ -55,6 +55,13 @@ def predicted(row: Counted) -> str:
     )
 
 
+def by_position(found: Sweep) -> str:
+    """Acceptance at each place of a proposal, at the longest k: the force that lets long guesses fail."""
+    shares = found.points[-1].row.rates.acceptance_by_position
+    told = ", ".join("-" if share is None else f"{share:.2f}" for share in shares)
+    return f"Accepted at each position, where all before it were: {told}."
+
+
 def proof(timed: Sequence[Timed]) -> str:
     """How many runs wrote the text of plain decoding."""
     runs, same = sum(row.runs for row in timed), sum(row.identical for row in timed)
@@ -130,8 +137,9 @@ def _range(values: Sequence[float]) -> str:
 
 
 def _ks(rows: Sequence[Timed]) -> str:
-    low, high = min(row.k for row in rows), max(row.k for row in rows)
-    return str(low) if low == high else f"{low} to {high}"
+    found = {row.k for row in rows}
+    numbers = sorted(k for k in found if k != "auto")
+    return _list([*map(str, numbers), *(["auto"] if "auto" in found else [])])
 
 
 def _list(names: Sequence[str]) -> str:

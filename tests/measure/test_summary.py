@@ -156,6 +156,18 @@ def test_an_interval_covers_what_prompts_and_rounds_might_have_been():
     assert mixed[0].interval.high > 1.1 * mixed[0].speedup.median
 
 
+def test_files_can_be_joined_since_each_group_of_runs_has_a_name():
+    fast, slow = drafted(2, k=2), RoundRecord(drafted=0, accepted=0, emitted=1, verify=0.4)
+    one = [run([PLAIN_ROUND]), run([fast], "small", 2)]
+    other = [run([slow]), run([fast], "small", 2)]
+    named = [r.model_copy(update={"group": g}) for g, rs in (("a", one), ("b", other)) for r in rs]
+    [row] = timed(named)
+    [alone], [beside] = timed(one), timed(other)
+    assert sorted(row.speedup.median * 2 - s for s in (alone.speedup.median,)) == [
+        pytest.approx(beside.speedup.median)
+    ]
+
+
 def test_the_same_drafter_in_another_dtype_is_another_row():
     one, other = (
         run(

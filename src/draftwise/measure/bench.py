@@ -6,6 +6,7 @@ runs by the clock, plain and speculative side by side, each proved against the p
 recording has already, under the same conditions, is not done again.
 """
 
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -198,6 +199,7 @@ class Bench:
         used = [run.repeat for run in self._runs(prompt)]
         repeat = max(used, default=-1) + 1
         results = self.subject.side_by_side(prompt, variants)
+        group = _name_of(results[PLAIN, 0][0])
         self.recording.add(
             *(
                 run_record(
@@ -208,6 +210,7 @@ class Bench:
                     k=k,
                     prompt=self.references[prompt],
                     repeat=repeat,
+                    group=group,
                 )
                 for (name, k), (run, identity) in results.items()
             )
@@ -299,6 +302,12 @@ class Bench:
         return max(1, min(middle, room - _SPARE))
 
 
+def _name_of(plain: Run) -> str:
+    """A name that no other group has: of what its plain run took, to the last digit."""
+    spent = repr([round_.times for round_ in plain.rounds])
+    return hashlib.sha256(spent.encode()).hexdigest()[:12]
+
+
 def run_record(
     run: Run,
     identity: Identity | None,
@@ -308,6 +317,7 @@ def run_record(
     k: K,
     prompt: PromptRef,
     repeat: int,
+    group: str,
 ) -> RunRecord:
     """A finished run as a record."""
     return RunRecord(
@@ -316,6 +326,7 @@ def run_record(
         k=k,
         prompt=prompt,
         repeat=repeat,
+        group=group,
         seed=run.request.seed,
         token_ids=tuple(run.token_ids),
         finish_reason=run.rounds[-1].finish_reason or "length",

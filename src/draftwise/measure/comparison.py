@@ -96,11 +96,11 @@ def last_runs(records: Sequence[AnyRecord]) -> list[RunRecord]:
 
 def _by_place(runs: Sequence[RunRecord]) -> dict[Place, dict[str, list[Timed]]]:
     """For each place and prompt a row of every repeat."""
-    together: dict[tuple[str, int], list[RunRecord]] = {}
+    together: dict[tuple[str, int, str], list[RunRecord]] = {}
     for run in runs:
-        together.setdefault((run.prompt.sha256, run.repeat), []).append(run)
+        together.setdefault((run.prompt.sha256, run.repeat, run.group), []).append(run)
     found: dict[Place, dict[str, list[Timed]]] = {}
-    for (prompt, _), beside in together.items():
+    for (prompt, *_), beside in together.items():
         for row in timed(beside):
             place = Place(row.workload, row.drafter, row.k)
             found.setdefault(place, {}).setdefault(prompt, []).append(row)

@@ -153,10 +153,10 @@ class RunRecord(Record):
     """One text, written once.
 
     drafter: PLAIN and k = 0 for plain decoding. k: "auto" where `core.lookahead.CostRule` chose it.
-    repeat: which of several runs of the same prompt; the runs of one prompt and repeat took turns with
-    each other and are to be compared. pieces: delivered text by origin of its tokens. identical: how it
-    compares with the plain run beside it; a fault is never recorded, since it ends the measurement.
-    partings: near-ties in words.
+    repeat: which of several runs of the same prompt. group: names the runs that took turns with each
+    other and are to be compared; no two groups have one name, so that files can be joined. pieces:
+    delivered text by origin of its tokens. identical: how it compares with the plain run beside it; a
+    fault is never recorded, since it ends the measurement. partings: near-ties in words.
     """
 
     kind: Literal["run"] = "run"
@@ -164,6 +164,7 @@ class RunRecord(Record):
     k: K
     prompt: PromptRef
     repeat: Count = 0
+    group: str = ""
     seed: Count
     token_ids: tuple[Count, ...]
     finish_reason: Literal["stop", "length"]

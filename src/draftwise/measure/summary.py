@@ -156,8 +156,8 @@ def best_over_all(rows: Sequence[Counted]) -> list[Counted]:
     return [row for (workload, _), row in best(rows).items() if workload == ALL]
 
 
-def _beside(run: RunRecord) -> tuple[str, str, int]:
-    return run.conditions.alike, run.prompt.sha256, run.repeat
+def _beside(run: RunRecord) -> tuple[str, str, int, str]:
+    return run.conditions.alike, run.prompt.sha256, run.repeat, run.group
 
 
 def _row(run: RunRecord) -> tuple[str, str, str, K]:

@@ -1,6 +1,7 @@
 """What came out, in sentences: the verdict, and what each plot shows. A loss is said like a gain."""
 
 from collections.abc import Sequence
+from itertools import takewhile
 from statistics import median
 
 from draftwise.measure.records import AdviceRecord, NestingRecord, PassesRecord
@@ -58,7 +59,7 @@ def predicted(row: Counted) -> str:
 def by_position(found: Sweep) -> str:
     """Acceptance at each place of a proposal, at the longest k: the force that lets long guesses fail."""
     shares = found.points[-1].row.rates.acceptance_by_position
-    told = ", ".join("-" if share is None else f"{share:.2f}" for share in shares)
+    told = ", ".join(f"{share:.2f}" for share in takewhile(lambda share: share is not None, shares))
     return f"Accepted at each position, where all before it were: {told}."
 
 

@@ -159,7 +159,7 @@ LAW_TABLES = torch.tensor([[[0.2, 0.9], [0.5, -0.6]], [[1.6, 0.0], [0.0, 0.3]]])
 @pytest.mark.parametrize("policy", LAW_POLICIES)
 @pytest.mark.parametrize("name", ["model", "foreign, by text", "suffix", "mixed"])
 def test_no_policy_changes_the_law_of_what_is_written(name, policy, rule):
-    asked = request([0, 1, 0], vocab_size=2, rule=rule, k=3, max_tokens=4, temperature=1.0,
+    asked = request([0, 1, 0], vocab_size=2, rule=rule, k=3, max_tokens=3, temperature=1.0,
                     num_leading=0)  # fmt: skip
     target, draft = (EagerRunner(table_model(table)) for table in LAW_TABLES)
     session, lengths = DRAFTERS[name](World(target, draft, [0, 1, 0], 2)).open(), set()

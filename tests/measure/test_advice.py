@@ -154,6 +154,7 @@ def test_an_interval_that_holds_1_is_too_close_to_say():
         (1.0, 1.1, 1.2, "too close to say"),
         (0.9, 0.99, 1.2, "too close to say"),
         (0.8, 0.9, 1.0, "do not"),
+        (0.97, 1.01, 1.05, "do not"),  # a draft as slow as its target, always right
     ],
 )
 def test_advice_is_to_do_it_only_where_the_whole_interval_is_a_gain(low, speedup, high, told):

@@ -2,7 +2,8 @@
 
 For each drafter and k the recorded agreement is replayed and priced; the interval comes from a bootstrap
 in which prompts, the rounds within them, and the timings are all drawn anew. The advice is "do" only
-where the whole interval of the best choice lies above 1, and "do not" where none of it does.
+where the whole interval of a choice lies above 1, and "do not" where no interval holds a gain that is
+worth the trouble.
 """
 
 from collections.abc import Sequence
@@ -18,6 +19,8 @@ from draftwise.measure.replay import replay
 
 MAX_K = 16
 _RESAMPLES = 400
+_WORTH = 1.1
+"""What nothing may exceed for a plain "do not": a gain that is at most a tenth, if it is one at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +110,7 @@ def decide(choices: Sequence[Choice], too_noisy: str | None) -> tuple[Verdict, C
         return "too noisy to say", best, [too_noisy]
     if best.low > 1:
         return "do", best, [_gain(best)]
-    if max(choice.high for choice in choices) > 1:
+    if max(choice.high for choice in choices) > _WORTH:
         close = (
             f"the interval of the best choice, {best.low:.2f}x to {best.high:.2f}x, is not above 1x"
         )
@@ -119,10 +122,10 @@ def why_not(choice: Choice) -> str:
     """What stands in the way of a drafter, the greatest obstacle first."""
     name, alpha, needed = choice.drafter, choice.alpha, choice.break_even_alpha
     costs = f"c = {choice.c:.2f}, v({choice.k + 1}) = {choice.v:.2f}, o = {choice.o:.2f}"
-    if needed is None and choice.c >= 1:
+    if (needed is None or needed > 0.9) and choice.c > 0.9:
         return (
-            f"{name}: a guess costs as much as the token that it might save ({costs}): nothing is "
-            "gained even if every guess is right; a draft has to be several times faster"
+            f"{name}: a guess costs as much as the token that it might save ({costs}): next to nothing "
+            "is gained even if every guess is right; a draft has to be several times faster"
         )
     if needed is None:
         return f"{name}: guessing and checking cost more than they can save ({costs})"

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 USUAL = ("prose", "code", "qa", "editing")
 """Workloads that advice is about where the user brings no prompts."""
 
+YOURS = "your engine"
 _STYLES = {
     "do": "bold green",
     "do not": "bold red",
@@ -37,7 +38,7 @@ _STYLES = {
     metavar="RATE",
     help="What the engine that you use now writes, to compare with.",
 )
-@click.option("--engine", default="your engine", metavar="NAME", help="What that engine is called.")
+@click.option("--engine", default=YOURS, metavar="NAME", help="What that engine is called.")
 def advise(
     drafts: tuple[str, ...],
     workloads: tuple[str, ...],
@@ -54,6 +55,10 @@ def advise(
     Short measurements on your prompts: passes over 1 to 17 tokens, the cost of a draft, how often it is
     right; and one run by the clock that checks the prediction. The exit status is 0 whatever is advised.
     """
+    if engine != YOURS and engine_tokens_per_second is None:
+        raise OptionError(
+            f"--engine {engine} is compared by --engine-tokens-per-second: give it too"
+        )
     models = make(ModelOptions, taken_by(ModelOptions, options))
     writing = make(GenerateOptions, taken_by(GenerateOptions, options))
     prompts = chosen_prompts(workloads, prompt_files, limit or (None if prompt_files else 1), USUAL)

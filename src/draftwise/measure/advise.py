@@ -70,7 +70,7 @@ def advise(bench: Bench, other: OtherEngine | None = None) -> AdviceRecord:
         notes.append(
             f"the settings below leave out {', '.join(left_out)}: set them there as you set them here"
         )
-    if other is not None:
+    if other is not None and verdict != "too noisy to say":
         notes.append(compared(other, plain, best, verdict))
     return AdviceRecord(
         conditions=bench.subject.conditions(),
@@ -95,9 +95,12 @@ def compared(other: OtherEngine, plain: float, best: Choice, verdict: Verdict) -
     how = f"with {best.drafter} at k = {best.k}" if verdict == "do" else "plainly"
     rate = f"{other.name} writes {other.tokens_per_second:.1f} tokens/s, draftwise {here:.1f} {how}"
     if other.tokens_per_second > here:
+        tried = (
+            "; try its own drafting with the settings below, and time it" if verdict == "do" else ""
+        )
         return (
             f"{rate}: stay with {other.name}. If it reads its weights in fewer bits, plain decoding is "
-            "cheap there and checking dear; try its own drafting with the settings below, and time it"
+            f"cheap there and checking dear{tried}"
         )
     return f"{rate}: {here / other.tokens_per_second:.2f}x"
 

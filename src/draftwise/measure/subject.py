@@ -169,10 +169,10 @@ class Subject(Closing):
 
 def load_subject(models: ModelOptions, drafts: Sequence[str], options: GenerateOptions) -> Subject:
     """Load a target and the drafters of these names."""
-    set_threads(models.threads)
-    target, runner = load_runner(models.target, models)
     names = tuple(dict.fromkeys(drafts))
     if PLAIN in names:
         raise OptionError("--draft none is plain decoding, which is measured anyway: leave it out")
+    set_threads(models.threads)
+    target, runner = load_runner(models.target, models)
     drafters = [load_drafter(name, target, runner, models) for name in names]
     return Subject(target, runner, drafters, options)

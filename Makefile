@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-all check format setup lock clean
+.PHONY: demo test test-all test-slow check format setup lock clean
 
 demo: setup  ## real models write a story, code and an edit, with proof and bill
 	$(BIN)/python examples/demo.py
@@ -12,8 +12,10 @@ demo: setup  ## real models write a story, code and an edit, with proof and bill
 test: setup  ## the suite of a few minutes
 	$(BIN)/python -m pytest
 
-test-all: setup  ## that and the slow rest
-	$(BIN)/python -m pytest -m "not gpu"
+test-all: test test-slow  ## that and the slow rest
+
+test-slow: setup
+	$(BIN)/python -m pytest -m "slow and not gpu"
 
 check: setup  ## format, lint, types, import layers
 	$(BIN)/ruff format --check .

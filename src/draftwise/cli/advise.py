@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from draftwise.cli.measuring import (
+    FEW_WORKLOADS,
     carry_out,
     chosen_prompts,
     measuring_options,
@@ -17,9 +18,6 @@ from draftwise.engine.options import GenerateOptions, ModelOptions, make
 
 if TYPE_CHECKING:
     from draftwise.measure.records import AdviceRecord
-
-USUAL = ("prose", "code", "qa", "editing")
-"""Workloads that advice is about where the user brings no prompts."""
 
 YOURS = "your engine"
 _STYLES = {
@@ -61,7 +59,9 @@ def advise(
         )
     models = make(ModelOptions, taken_by(ModelOptions, options))
     writing = make(GenerateOptions, taken_by(GenerateOptions, options))
-    prompts = chosen_prompts(workloads, prompt_files, limit or (None if prompt_files else 1), USUAL)
+    prompts = chosen_prompts(
+        workloads, prompt_files, limit or (None if prompt_files else 1), FEW_WORKLOADS
+    )
     if len(prompts) > 200:
         raise OptionError(f"{len(prompts)} prompts are more than advice needs: set --limit")
 

@@ -11,6 +11,7 @@ from draftwise.cli.measuring import (
     measuring_options,
     recording_to,
     usual_drafts,
+    whole_numbers,
 )
 from draftwise.cli.nesting import footer
 from draftwise.cli.options import taken_by
@@ -33,17 +34,8 @@ def _ks(_: click.Context, __: click.Parameter, given: str) -> "tuple[K | Literal
     return tuple(found)
 
 
-def numbers(_: click.Context, __: click.Parameter, given: str | None) -> tuple[int, ...] | None:
-    """Whole numbers from 1 on, ascending, as in 1,3,5."""
-    if given is None:
-        return None
-    try:
-        found = {int(number) for number in given.split(",")}
-    except ValueError:
-        found = {0}
-    if min(found) < 1:
-        raise click.BadParameter("write them as 1,3,5: each is 1 or more")
-    return tuple(sorted(found))
+def _numbers(_: click.Context, __: click.Parameter, given: str) -> tuple[int, ...]:
+    return tuple(whole_numbers(given, "write them as 1,3,5: each is 1 or more"))
 
 
 @click.command()
@@ -52,7 +44,7 @@ def numbers(_: click.Context, __: click.Parameter, given: str | None) -> tuple[i
     "-k",
     "--num-speculative-tokens",
     "ks",
-    callback=numbers,
+    callback=_numbers,
     default="1,3,5,8,16",
     show_default=True,
     metavar="1,3,...",

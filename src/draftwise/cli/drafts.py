@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from draftwise.cli.measuring import (
+    FEW_WORKLOADS,
     carry_out,
     chosen_prompts,
     measuring_options,
@@ -15,9 +16,6 @@ from draftwise.cli.measuring import (
 from draftwise.cli.nesting import footer
 from draftwise.cli.options import taken_by
 from draftwise.engine.options import GenerateOptions, ModelOptions, make
-
-USUAL = ("prose", "code", "qa", "editing")
-"""Workloads on which drafters are compared where nobody names any."""
 
 
 @click.command()
@@ -37,11 +35,13 @@ def drafts(
 ) -> None:
     """Compare drafters on one target: how often each is right, what it costs, and what comes of it.
 
-    Each is counted at every k and timed at the best k of each workload, beside plain decoding.
+    Each is counted at every k and timed at the best k of each workload and at -k auto, beside plain decoding.
     """
     models = make(ModelOptions, taken_by(ModelOptions, options))
     writing = make(GenerateOptions, taken_by(GenerateOptions, options))
-    prompts = chosen_prompts(workloads, prompt_files, limit or (None if prompt_files else 1), USUAL)
+    prompts = chosen_prompts(
+        workloads, prompt_files, limit or (None if prompt_files else 1), FEW_WORKLOADS
+    )
 
     from draftwise.measure.bench import Bench, BenchPlan
     from draftwise.measure.subject import load_subject

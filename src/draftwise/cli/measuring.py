@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -20,6 +20,8 @@ from draftwise.engine.options import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from rich.progress import Progress, ProgressColumn
+
     from draftwise.measure.bench import Step
     from draftwise.measure.recording import Recording
     from draftwise.measure.workloads import BenchPrompt
@@ -29,6 +31,9 @@ def usual_drafts(target: str) -> tuple[str, ...]:
     """What is compared where nobody names a drafter: a draft model if there is one, and copies."""
     return (ITS_DRAFT, OTHERWISE) if target == DEFAULT_TARGET else (OTHERWISE, "lookup")
 
+
+FEW_WORKLOADS = ("prose", "code", "qa", "editing")
+"""Workloads where nobody names any, for verbs that are to be done in minutes."""
 
 DECIDED = ("k", "rule")
 """Options of writing that a measurement decides for itself."""
@@ -123,18 +128,10 @@ def recording_to(path: str) -> "Iterator[Recording]":
 
 def carry_out(steps: "Iterable[Step]") -> None:
     """Do the steps, with a bar and the time left on a terminal's stderr."""
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     steps = list(steps)
-    console = Console(stderr=True, highlight=False)
-    columns: list[Any] = [
+    columns = [
         TextColumn("{task.description}"),
         BarColumn(),
         TimeElapsedColumn(),
@@ -142,20 +139,41 @@ def carry_out(steps: "Iterable[Step]") -> None:
         TimeRemainingColumn(),
         TextColumn("left"),
     ]
-    # Not redrawn by itself: a thread that wakes up ten times a second would be timed along.
-    progress = Progress(
+    with progress_bar(*columns) as progress:
+        task = progress.add_task("", total=sum(step.weight for step in steps))
+        for step in steps:
+            progress.update(task, description=step.what, refresh=True)
+            step.work()
+            progress.update(task, advance=step.weight, refresh=True)
+
+
+def progress_bar(*columns: "ProgressColumn") -> "Progress":
+    """A bar on a terminal's stderr, drawn when it is told to and never in between.
+
+    A thread that woke up ten times a second to draw it would be timed along.
+    """
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True, highlight=False)
+    return Progress(
         *columns,
         console=console,
         auto_refresh=False,
         transient=True,
         disable=not console.is_terminal,
     )
-    with progress:
-        task = progress.add_task("", total=sum(step.weight for step in steps))
-        for step in steps:
-            progress.update(task, description=step.what, refresh=True)
-            step.work()
-            progress.update(task, advance=step.weight, refresh=True)
+
+
+def whole_numbers(given: str, advice: str) -> list[int]:
+    """Numbers from 1 on of a text such as 1,3,5, ascending; else the advice how to write them."""
+    try:
+        found = sorted({int(number) for number in given.split(",")})
+    except ValueError:
+        found = [0]
+    if found[0] < 1:
+        raise click.BadParameter(advice)
+    return found
 
 
 def write_page(path: Path, text: str) -> None:

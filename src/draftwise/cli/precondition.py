@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from draftwise.cli.measuring import recording_to
+from draftwise.cli.measuring import progress_bar, recording_to, whole_numbers
 from draftwise.cli.nesting import TARGET_ONLY, footer
 from draftwise.cli.options import options_of
 from draftwise.cli.prompts import read_prompt
@@ -29,13 +29,11 @@ _STYLES = {"can pay": "green", "cannot pay": "bold red"}
 def _numbers(_: click.Context, __: click.Parameter, given: str | None) -> tuple[int, ...] | None:
     if given is None:
         return None
-    try:
-        numbers = {int(number) for number in given.split(",")}
-    except ValueError:
-        numbers = {0}
-    if min(numbers) < 1 or max(numbers) < 2:
-        raise click.BadParameter("write them as 1,2,4,8: none below 1, and one above it")
-    return tuple(sorted(numbers | {1}))
+    advice = "write them as 1,2,4,8: none below 1, and one above it"
+    numbers = whole_numbers(given, advice)
+    if numbers[-1] < 2:
+        raise click.BadParameter(advice)
+    return tuple(sorted({*numbers, 1}))
 
 
 @click.command()
@@ -252,20 +250,10 @@ def _print(record: "PassesRecord") -> None:
 
 @contextmanager
 def _progress(title: str) -> Iterator["Progress"]:
-    """A bar on a terminal's stderr with the time that is left, drawn between timings, never within."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    """A bar with the time that is left, drawn between timings, never within."""
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 
-    console = Console(stderr=True, highlight=False)
-    columns = TextColumn(title), BarColumn(), TimeRemainingColumn()
-    bar = Progress(
-        *columns,
-        console=console,
-        auto_refresh=False,
-        transient=True,
-        disable=not console.is_terminal,
-    )
-    with bar:
+    with progress_bar(TextColumn(title), BarColumn(), TimeRemainingColumn()) as bar:
         task = bar.add_task(title, total=None)
 
         def heard(done: int, total: int) -> None:

@@ -4,8 +4,7 @@ import sys
 from pathlib import Path
 
 from draftwise.core.errors import PromptError
-
-_BOM = "\ufeff"
+from draftwise.text.utf8 import decoded
 
 
 def read_prompt(argument: str | None, text: str | None, file: str | None) -> str:
@@ -17,7 +16,7 @@ def read_prompt(argument: str | None, text: str | None, file: str | None) -> str
             return _checked(given)
     if file is not None and file != "-":
         try:
-            return decoded(Path(file).expanduser().read_bytes(), file)
+            return _prompt_of(Path(file).expanduser().read_bytes(), file)
         except (OSError, RuntimeError) as error:  # RuntimeError: ~name of nobody
             reason = getattr(error, "strerror", None) or error
             raise PromptError(f"cannot read {file}: {reason}") from error
@@ -25,16 +24,11 @@ def read_prompt(argument: str | None, text: str | None, file: str | None) -> str
         raise PromptError(
             "there is no prompt: give it as an argument, with --prompt-file, or pipe it in"
         )
-    return decoded(sys.stdin.buffer.read(), "standard input")
+    return _prompt_of(sys.stdin.buffer.read(), "standard input")
 
 
-def decoded(data: bytes, name: str) -> str:
-    """Decode UTF-8, dropping a byte order mark; anything else is refused with its byte offset."""
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise PromptError(f"{name} is not UTF-8 at byte {error.start}: convert it first") from error
-    text = text.removeprefix(_BOM)
+def _prompt_of(data: bytes, name: str) -> str:
+    text = decoded(data, name)
     for newline in ("\r\n", "\n"):
         if text.endswith(newline):
             text = text.removesuffix(newline)

@@ -14,7 +14,7 @@ from draftwise.measure.consistency import consistency
 from draftwise.measure.explanations import explain
 from draftwise.measure.recording import of_kind
 from draftwise.measure.records import AnyRecord, K, PassesRecord
-from draftwise.measure.summary import best_over_all, counted, timed
+from draftwise.measure.summary import Counted, Timed, best_over_all, counted, timed
 from draftwise.report import tables, words
 from draftwise.report.parts import Table
 from draftwise.report.showing import showings
@@ -48,7 +48,7 @@ def print_bench(records: Sequence[AnyRecord], out: Console) -> None:
         out.print(f"{words.sweep(sweep)} {words.by_position(sweep)}\n")
     print_table(out, tables.workloads(times))
     out.print()
-    for line in checks(records):
+    for line in _checks(records, times, counts):
         out.print(line)
 
 
@@ -59,7 +59,8 @@ def print_drafts(records: Sequence[AnyRecord], out: Console) -> None:
     out.print()
     print_table(out, tables.workloads(times))
     out.print()
-    for line in (*explained(records), *checks(records)):
+    explained = explain(records, best_over_all(counts))
+    for line in (*explained, *_checks(records, times, counts)):
         out.print(line)
 
 
@@ -86,9 +87,10 @@ def print_table(out: Console, table: Table) -> None:
     out.print(shown)
 
 
-def checks(records: Sequence[AnyRecord]) -> list[str]:
+def _checks(
+    records: Sequence[AnyRecord], times: Sequence[Timed], counts: Sequence[Counted]
+) -> list[str]:
     """What was proved, how well counting foretold the runs and the clock, and whether it can be trusted."""
-    times, counts = timed(records), counted(records)
     lines = [words.proof(times)]
     passes = [r for r in of_kind(list(records), PassesRecord) if r.drafter is None]
     lines += [said for said in (too_noisy(r.samples_ms) for r in passes[-1:]) if said]

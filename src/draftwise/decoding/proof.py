@@ -211,8 +211,8 @@ def _replay(request: Request, replays: Replays, ids: list[int]) -> tuple[Tensor,
     largest = max(float((one - other).abs().max()) for one in compared for other in compared)
     # The model's arithmetic sets the unit: a bias of 100 on every logit must not loosen the bound.
     dtype = replays.runner.info.dtype
-    unit = _unit(dtype, float(ways[0].gather(1, leading.indices).abs().max()))
-    bound = min(max(largest, unit), _CAP.get(dtype, 8 * unit))
+    unit = last_place(dtype, float(ways[0].gather(1, leading.indices).abs().max()))
+    bound = min(max(largest, unit), largest_bound(dtype, unit))
     temperature = request.sampler.options.temperature
     return processed[0][-1:], bound / temperature if temperature else bound
 
@@ -242,7 +242,12 @@ def _replay_in_passes(row: Row, ids: list[int], start: int, width: int) -> Tenso
     )
 
 
-def _unit(dtype: torch.dtype, magnitude: float) -> float:
+def largest_bound(dtype: torch.dtype, unit: float) -> float:
+    """What rounding explains at most, whatever was measured; unit: in the last place of the logits."""
+    return _CAP.get(dtype, 8 * unit)
+
+
+def last_place(dtype: torch.dtype, magnitude: float) -> float:
     """A unit in the last place of numbers of this size."""
     return torch.finfo(dtype).eps * 2.0 ** math.floor(math.log2(max(magnitude, 1e-30)))
 

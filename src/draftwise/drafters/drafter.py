@@ -9,7 +9,7 @@ To add a drafter, write the two classes, name it in MODEL_FREE of `engine.load` 
 shall know it, and add it to the list in tests/drafters/test_every_drafter.py.
 """
 
-from typing import Protocol
+from typing import Protocol, Self
 
 from draftwise.core.lookahead import GoesOn
 from draftwise.core.noise import Randomness
@@ -72,3 +72,20 @@ class Drafter(Protocol):
     def open(self) -> DraftSession:
         """Open a session for one sequence."""
         ...
+
+
+class Stateless:
+    """What a drafter needs beside `propose` if it holds nothing: it is its own session."""
+
+    def open(self) -> Self:
+        """Return itself."""
+        return self
+
+    def prefill(self, ids: list[int]) -> None:
+        """Nothing to read."""
+
+    def synchronize(self) -> None:
+        """No device."""
+
+    def close(self) -> None:
+        """Nothing held."""

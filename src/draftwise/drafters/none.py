@@ -4,22 +4,15 @@ from draftwise.core.lookahead import GoesOn
 from draftwise.core.noise import Randomness
 from draftwise.core.proposals import Proposal
 from draftwise.core.sampling import SamplingState
-from draftwise.drafters.drafter import DraftSession
+from draftwise.drafters.drafter import Stateless
 
 
-class NoDraft:
-    """Proposes nothing. Needs no state, so it is its own session."""
+class NoDraft(Stateless):
+    """Proposes nothing."""
 
     name = "none"
     usual_k = 0
     adapts = False
-
-    def open(self) -> DraftSession:
-        """Return itself."""
-        return self
-
-    def prefill(self, ids: list[int]) -> None:
-        """Nothing to read."""
 
     def propose(
         self,
@@ -31,9 +24,3 @@ class NoDraft:
     ) -> Proposal:
         """Propose nothing."""
         return Proposal()
-
-    def synchronize(self) -> None:
-        """No device."""
-
-    def close(self) -> None:
-        """Nothing held."""

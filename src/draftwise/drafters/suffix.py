@@ -20,7 +20,7 @@ Otherwise than there:
 from collections import Counter
 from dataclasses import dataclass, field
 
-from draftwise.core.lookahead import GoesOn
+from draftwise.core.lookahead import LONGEST, GoesOn
 from draftwise.core.noise import Randomness
 from draftwise.core.prefix import common_prefix
 from draftwise.core.proposals import Proposal
@@ -28,9 +28,6 @@ from draftwise.core.sampling import SamplingState
 from draftwise.drafters.copying import chance
 from draftwise.drafters.suffix_array import SuffixArray
 from draftwise.drafters.suffix_memory import DEPTH, SuffixMemory
-
-_HORIZON = 16
-"""Copies are compared by so many tokens, whatever k is: a shorter proposal begins the longer one."""
 
 
 class SuffixDrafter:
@@ -79,11 +76,14 @@ class SuffixSession:
         randomness: Randomness,
         goes_on: GoesOn | None = None,
     ) -> Proposal:
-        """Propose the copy with the most tokens to be expected of it."""
+        """Propose the copy with the most tokens to be expected of it.
+
+        Copies are compared at one length, whatever k is, so that a shorter proposal begins the longer one.
+        """
         self._read(ids)
         if self._answer is None:
             self._answer = len(ids)
-        drafter, ahead = self._drafter, max(k, _HORIZON)
+        drafter, ahead = self._drafter, max(k, LONGEST)
         found = self._array.nearest(ids, drafter.places, ahead)
         if drafter.memory is not None:
             found += drafter.memory.nearest(ids, drafter.places, ahead)

@@ -13,11 +13,11 @@ from random import Random
 from draftwise.core.costs import Costs, Curve
 from draftwise.core.counters import Counters, RoundCount, rates
 from draftwise.core.estimates import bootstrap
+from draftwise.core.lookahead import LONGEST
 from draftwise.core.theory import expected_tokens
 from draftwise.measure.records import AgreementRecord, Choice, PassesRecord, Verdict
 from draftwise.measure.replay import replay
 
-MAX_K = 16
 _RESAMPLES = 400
 _WORTH = 1.1
 """What nothing may exceed for a plain "do not": a gain that is at most a tenth, if it is one at all."""
@@ -49,7 +49,7 @@ class Candidate:
         return Costs(read, propose, self.host, self.plain_host)
 
 
-def choose_k(candidate: Candidate, max_k: int = MAX_K) -> Choice:
+def choose_k(candidate: Candidate, max_k: int = LONGEST) -> Choice:
     """The k with the greatest predicted speed-up for one drafter, the smallest on ties."""
     costs = candidate.costs
     by_k = {
@@ -81,7 +81,7 @@ def choose_k(candidate: Candidate, max_k: int = MAX_K) -> Choice:
     )
 
 
-def break_even_alpha(costs: Costs, max_k: int = MAX_K) -> float | None:
+def break_even_alpha(costs: Costs, max_k: int = LONGEST) -> float | None:
     """The least alpha at which some k pays, by bisection; None if none does.
 
     It supposes the same alpha at every position, and a proposal of k tokens in every round.

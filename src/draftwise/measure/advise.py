@@ -13,7 +13,7 @@ from draftwise.core.timing import too_noisy
 from draftwise.drafters.model import DraftModel
 from draftwise.drafters.strings import StringDraft
 from draftwise.engine.options import GenerateOptions
-from draftwise.measure.advice import MAX_K, Candidate, choose_k, decide
+from draftwise.measure.advice import Candidate, choose_k, decide
 from draftwise.measure.bench import Bench
 from draftwise.measure.exports import DraftKind, Setting, exports
 from draftwise.measure.memory import memory_fit
@@ -53,7 +53,7 @@ def require_foreseeable(subject: Subject) -> None:
 def advise(bench: Bench, other: OtherEngine | None = None) -> AdviceRecord:
     """Decide from the records of a bench that has looked and timed."""
     candidates = [_candidate(bench, name) for name in bench.subject.drafters]
-    choices = [choose_k(candidate, MAX_K) for candidate in candidates]
+    choices = [choose_k(candidate) for candidate in candidates]
     read = candidates[0].read
     # A proposal that takes next to no time may be as noisy as it likes.
     dear = [c.propose for c in candidates if c.costs.c(1) > _DEAR]
@@ -86,7 +86,7 @@ def advise(bench: Bench, other: OtherEngine | None = None) -> AdviceRecord:
 
 def foretell(bench: Bench) -> dict[str, Choice]:
     """What each drafter promises at its best k, before anything is run by the clock."""
-    return {name: choose_k(_candidate(bench, name), MAX_K) for name in bench.subject.drafters}
+    return {name: choose_k(_candidate(bench, name)) for name in bench.subject.drafters}
 
 
 def compared(other: OtherEngine, plain: float, best: Choice, verdict: Verdict) -> str:

@@ -6,39 +6,26 @@ runs by the clock, plain and speculative side by side, each proved against the p
 recording has already, under the same conditions, is not done again.
 """
 
-import hashlib
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from statistics import median
 from typing import Literal
 
 from draftwise.core.errors import OptionError
+from draftwise.core.lookahead import LONGEST
 from draftwise.core.noise import KeyedNoise
 from draftwise.decoding.passes import time_proposals, time_reads
-from draftwise.decoding.proof import Identity
-from draftwise.decoding.run import Run
 from draftwise.engine.calibration import shared_context
 from draftwise.measure.agreement import foresee
-from draftwise.measure.recording import Recording, of_kind
-from draftwise.measure.records import (
-    PLAIN,
-    AgreementRecord,
-    AnyRecord,
-    Conditions,
-    Identical,
-    K,
-    PassesRecord,
-    PromptRef,
-    RoundRecord,
-    RunRecord,
-)
+from draftwise.measure.finished import group_name, run_record
+from draftwise.measure.known import Known
+from draftwise.measure.recording import Recording
+from draftwise.measure.records import PLAIN, AgreementRecord, AnyRecord, K, PassesRecord
 from draftwise.measure.subject import Subject, Variant
-from draftwise.measure.summary import best, costs, counted
+from draftwise.measure.summary import Counted, best, costs, counted
 from draftwise.measure.workloads import BenchPrompt
 
-LONGEST = 16
-"""Proposals are looked at up to this length, the essay's longest."""
 READ_LENGTHS = (1, 2, 3, 4, 5, 6, 8, 9, 12, 16, 17)
 PROPOSAL_LENGTHS = (1, 2, 4, 8, 16)
 _REPEATS = 8
@@ -52,7 +39,7 @@ _WARM_UP_TOKENS = 8
 class BenchPlan:
     """What to measure.
 
-    ks: timed on the workloads of `sweep`. workload_ks: timed on all others; "best" is the k that the
+    ks: timed on the workloads of `sweep`. workload_ks: timed on all; "best" is the k that the
     counts say is best there, "auto" lets a lookahead choose. repeats: timed runs of each prompt and
     variant.
     """
@@ -86,28 +73,30 @@ class Step:
 
 
 class Bench:
-    """Carries out a plan on a subject. `steps` says what is left to do, and is made anew as it goes."""
+    """Carries out a plan on a subject, in steps: `look`, then `time`. What is recorded is no step."""
 
     def __init__(self, subject: Subject, plan: BenchPlan, recording: Recording) -> None:
         self.subject, self.plan, self.recording = subject, plan, recording
         self._conditions = {name: subject.conditions(name) for name in (PLAIN, *subject.drafters)}
-        self._alike = self._conditions[PLAIN].alike
         self.references = {prompt: subject.reference(prompt) for prompt in plan.prompts}
         self._warm: set[Variant] = set()
-        self._current: list[AnyRecord] = []
-        self._looked_at = 0
+        self._known = Known(recording, self._conditions)
 
     def look(self) -> Iterator[Step]:
         """What counts: passes, texts, and what is proposed at every position of them."""
-        if not self._is_timed(None):
+        if not self._known.timed(None, self._context()):
             yield Step("timing passes of the target", 100, self._time_target)
         for name in self._foreseen:
-            if not self._is_timed(name):
+            if not self._known.timed(name, self._context()):
                 yield Step(f"timing {name}", 30, partial(self._time_drafter, name))
         for prompt in self.plan.prompts:
-            missing = [n for n in self._foreseen if not self._is_counted(prompt, n)]
+            missing = [
+                n for n in self._foreseen if not self._known.counted(self.references[prompt], n)
+            ]
             if missing:
-                tokens = 0 if self._written(prompt) else self.subject.options.tokens
+                tokens = (
+                    0 if self._known.text(self.references[prompt]) else self.subject.options.tokens
+                )
                 yield Step(
                     f"counting {prompt.workload} {prompt.index + 1}",
                     tokens + 10 * len(missing),
@@ -116,10 +105,12 @@ class Bench:
 
     def time(self) -> Iterator[Step]:
         """What is done by the clock. Which k is timed may follow from what was counted: look first."""
+        chosen = best(counted(self.records)) if "best" in self.plan.workload_ks else {}
         for repeat in range(self.plan.repeats):
             for prompt in self.plan.prompts:
+                asked = self._variants(prompt, chosen)
                 variants = [
-                    v for v in self._variants(prompt) if self._num_runs(prompt, v) <= repeat
+                    v for v in asked if self._known.num_runs(self.references[prompt], v) <= repeat
                 ]
                 if variants:
                     yield Step(
@@ -167,7 +158,7 @@ class Bench:
 
     def _count(self, prompt: BenchPrompt, drafters: Sequence[str]) -> None:
         """Have the text written, unless it is known, and ask each drafter about it."""
-        written = self._written(prompt)
+        written = self._known.text(self.references[prompt])
         if written is None:
             written = tuple(self.subject.write(prompt).token_ids)
         request = self.subject.request(prompt)
@@ -196,10 +187,10 @@ class Bench:
         if cold:
             self.subject.side_by_side(prompt, cold, tokens=_WARM_UP_TOKENS)
             self._warm |= set(cold)
-        used = [run.repeat for run in self._runs(prompt)]
+        used = [run.repeat for run in self._known.runs(self.references[prompt])]
         repeat = max(used, default=-1) + 1
         results = self.subject.side_by_side(prompt, variants)
-        group = _name_of(results[PLAIN, 0][0])
+        group = group_name(results[PLAIN, 0][0])
         self.recording.add(
             *(
                 run_record(
@@ -219,7 +210,11 @@ class Bench:
     def check(self, variants: Sequence[Variant]) -> Iterator[Step]:
         """One run of each variant on the first prompt, beside a plain one."""
         prompt = self.plan.prompts[0]
-        missing = [variant for variant in variants if not self._num_runs(prompt, variant)]
+        missing = [
+            variant
+            for variant in variants
+            if not self._known.num_runs(self.references[prompt], variant)
+        ]
         if missing:
             yield Step(
                 f"checking on {prompt.workload}",
@@ -227,11 +222,12 @@ class Bench:
                 partial(self._time, prompt, missing),
             )
 
-    def _variants(self, prompt: BenchPrompt) -> list[Variant]:
-        """What is timed on a prompt beside plain decoding."""
+    def _variants(
+        self, prompt: BenchPrompt, chosen: Mapping[tuple[str, str], Counted]
+    ) -> list[Variant]:
+        """What is timed on a prompt beside plain decoding. chosen: the best k by workload and drafter."""
         sweep = prompt.workload in self.plan.sweep
         ks = (*self.plan.ks, *self.plan.workload_ks) if sweep else self.plan.workload_ks
-        chosen = best(counted(self.records, range(1, LONGEST + 1))) if "best" in ks else {}
 
         def settled(asked: K | Literal["best"], name: str) -> K:
             """What was not counted has no best k, and chooses for itself."""
@@ -250,41 +246,7 @@ class Bench:
     @property
     def records(self) -> list[AnyRecord]:
         """The records that were made under these conditions."""
-        for record in self.recording.records[self._looked_at :]:
-            if self._is_current(record):
-                self._current.append(record)
-        self._looked_at = len(self.recording.records)
-        return self._current
-
-    def _is_current(self, record: AnyRecord) -> bool:
-        """Whether a record was made under these conditions, the drafter's own included."""
-        own = self._conditions.get(getattr(record, "drafter", None) or PLAIN)
-        return record.conditions.alike == self._alike and own in (None, record.conditions)
-
-    def _is_timed(self, drafter: str | None) -> bool:
-        passes, context = of_kind(self.records, PassesRecord), self._context()
-        return any(r.drafter == drafter and context / 2 <= r.context <= 2 * context for r in passes)
-
-    def _is_counted(self, prompt: BenchPrompt, drafter: str) -> bool:
-        return any(r.drafter == drafter for r in self._agreements(prompt))
-
-    def _written(self, prompt: BenchPrompt) -> tuple[int, ...] | None:
-        """The target's answer, if it is known."""
-        return next((r.token_ids for r in self._agreements(prompt)), None)
-
-    def _agreements(self, prompt: BenchPrompt) -> list[AgreementRecord]:
-        found = of_kind(self.records, AgreementRecord)
-        return [r for r in found if r.prompt.sha256 == self.references[prompt].sha256]
-
-    def _runs(self, prompt: BenchPrompt) -> list[RunRecord]:
-        found = of_kind(self.records, RunRecord)
-        return [r for r in found if r.prompt.sha256 == self.references[prompt].sha256]
-
-    def _num_runs(self, prompt: BenchPrompt, variant: Variant) -> int:
-        """Runs of a variant that have their plain run beside them."""
-        runs = self._runs(prompt)
-        plain = {r.repeat for r in runs if r.drafter == PLAIN}
-        return sum((r.drafter, r.k) == variant and r.repeat in plain for r in runs)
+        return self._known.records
 
     def _text(self) -> list[int]:
         """Real text to time passes on: the prompts themselves."""
@@ -300,55 +262,3 @@ class Bench:
         limits = [shared_context(self.subject.runner, drafter) for drafter in drafters]
         room = min((limit for limit in limits if limit is not None), default=middle + _SPARE)
         return max(1, min(middle, room - _SPARE))
-
-
-def _name_of(plain: Run) -> str:
-    """A name that no other group has: of what its plain run took, to the last digit."""
-    spent = repr([round_.times for round_ in plain.rounds])
-    return hashlib.sha256(spent.encode()).hexdigest()[:12]
-
-
-def run_record(
-    run: Run,
-    identity: Identity | None,
-    *,
-    conditions: Conditions,
-    drafter: str,
-    k: K,
-    prompt: PromptRef,
-    repeat: int,
-    group: str,
-) -> RunRecord:
-    """A finished run as a record."""
-    return RunRecord(
-        conditions=conditions,
-        drafter=drafter,
-        k=k,
-        prompt=prompt,
-        repeat=repeat,
-        group=group,
-        seed=run.request.seed,
-        token_ids=tuple(run.token_ids),
-        finish_reason=run.rounds[-1].finish_reason or "length",
-        prefill=run.times.prefill,
-        rounds=tuple(
-            RoundRecord(
-                **asdict(round_.count),
-                draft=round_.times.draft,
-                verify=round_.times.verify,
-                rest=round_.times.rest,
-            )
-            for round_ in run.rounds
-        ),
-        pieces=tuple(
-            (text, origin.value) for round_ in run.rounds for text, origin in round_.segments
-        ),
-        identical=_identical(identity),
-        partings=tuple(map(str, identity.partings)) if identity else (),
-    )
-
-
-def _identical(identity: Identity | None) -> Identical:
-    if identity is None:
-        return "not compared"
-    return "identical" if identity.identical else "near-tie"

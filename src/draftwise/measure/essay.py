@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from draftwise.core.theory import ceiling
-from draftwise.measure.bench import LONGEST, BenchPlan
+from draftwise.measure.bench import BenchPlan
 from draftwise.measure.explanations import compared
 from draftwise.measure.recording import of_kind
 from draftwise.measure.records import AnyRecord, NestingRecord, PassesRecord
@@ -202,7 +202,7 @@ def _texts(rows: dict[str, Timed]) -> list[Claim]:
 
 
 def _drafts(records: Sequence[AnyRecord], drafter: str) -> list[Claim]:
-    rows = best_over_all(counted(records, range(1, LONGEST + 1)))
+    rows = best_over_all(counted(records))
     own = next((row for row in rows if row.drafter == drafter), None)
     if own is None or own.rates.cost_ratio is None or own.rates.alpha is None:
         return []

@@ -13,14 +13,12 @@ import torch
 from torch import Tensor
 
 from draftwise.core.errors import ModelError, OptionError, PromptError
+from draftwise.decoding.proof import largest_bound, last_place
 from draftwise.engine.pairing import vocabulary_of
 from draftwise.measure.records import Conditions, NestingRecord, Prediction
 from draftwise.models.loading import LoadedModel
 from draftwise.models.row import Row
 from draftwise.models.runner import Runner
-
-_BOUNDS = {torch.float32: 1e-3, torch.float64: 1e-9}
-_UNITS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +75,12 @@ def nest(target: LoadedModel, runner: Runner, text: str, shortened: int | None =
     size = vocabulary_of(target, runner).size
     whole, first = _one_pass(runner, ids, size), _one_pass(runner, ids[:kept], size)
     alone = torch.cat([_one_pass(runner, ids[:end], size)[-1:] for end in range(1, len(ids) + 1)])
+    dtype = runner.info.dtype
     return Nesting(
         text=text,
         alone=_compare(target, ids, whole, alone),
         shortened=_compare(target, ids, whole, first),
-        bound=_bound(runner.info.dtype, float(whole.abs().max())),
+        bound=largest_bound(dtype, last_place(dtype, float(whole.abs().max()))),
     )
 
 
@@ -123,9 +122,3 @@ def _compare(
         )
         for i in range(len(other))
     )
-
-
-def _bound(dtype: torch.dtype, magnitude: float) -> float:
-    """How far rounding may move logits of this size; in 16 bits, eight units in the last place."""
-    unit = torch.finfo(dtype).eps * 2.0 ** math.floor(math.log2(max(magnitude, 1e-30)))
-    return _BOUNDS.get(dtype, _UNITS * unit)

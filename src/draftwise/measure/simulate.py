@@ -13,12 +13,12 @@ from draftwise.core.noise import KeyedNoise, Randomness
 from draftwise.core.prefix import common_prefix
 from draftwise.core.proposals import Proposal
 from draftwise.core.sampling import Sampler, SamplingOptions, SamplingState
-from draftwise.drafters.drafter import DraftSession
+from draftwise.drafters.drafter import DraftSession, Stateless
 from draftwise.measure.records import AgreementRecord
 
 
-class Recorded:
-    """A draft model played back. A drafter and its own session, for the text of one record.
+class Recorded(Stateless):
+    """A draft model played back, for the text of one record.
 
     The record must have been made with branches: a draft model does not know that a guess is wrong.
     """
@@ -30,13 +30,6 @@ class Recorded:
         self.name = record.drafter
         self._record = record
         self._prompt = record.prompt.tokens
-
-    def open(self) -> DraftSession:
-        """Return itself."""
-        return self
-
-    def prefill(self, ids: list[int]) -> None:
-        """Nothing to read."""
 
     def propose(
         self,
@@ -54,12 +47,6 @@ class Recorded:
         ):
             num += 1
         return Proposal(foresight.tokens[:num], None, num, None, tuple(confidence[:num]))
-
-    def synchronize(self) -> None:
-        """No device."""
-
-    def close(self) -> None:
-        """Nothing held."""
 
 
 def simulate(

@@ -40,7 +40,7 @@ class Timed:
 
     counters, plain: added up over the runs. rates: over all rounds, from the medians of passes.
     speedup: of each run, plain seconds a token over speculative ones. interval: 95 % of its median, with
-    prompts resampled, or the runs of an only prompt. predicted: the same from counts and medians of
+    prompts and the rounds within them resampled. predicted: the same from counts and medians of
     passes; None where nothing was drafted. draft_ms, verify_ms, rest_ms: medians of a round. plain_ms,
     plain_rest_ms: of a plain one, its pass and what is outside of it. identical, near_ties: how many
     runs were so.

@@ -17,6 +17,7 @@ from typing import Any
 
 from draftwise.core.errors import OptionError, PromptError
 from draftwise.text.tokenizer import Message
+from draftwise.text.utf8 import decoded
 
 STDIN = "standard input"
 
@@ -101,12 +102,10 @@ def _text(path: str) -> str:
     name = STDIN if path == "-" else path
     try:
         data = sys.stdin.buffer.read() if path == "-" else Path(path).expanduser().read_bytes()
-        text = data.decode("utf-8").removeprefix("\ufeff")
-    except UnicodeDecodeError as error:
-        raise PromptError(f"{name} is not UTF-8 at byte {error.start}: convert it first") from error
     except (OSError, RuntimeError) as error:  # RuntimeError: ~name of nobody
         reason = getattr(error, "strerror", None) or error
         raise PromptError(f"cannot read {name}: {reason}") from error
+    text = decoded(data, name)
     if not text.strip():
         raise PromptError(f"{name} is empty: give at least one prompt")
     return text.removesuffix("\n").removesuffix("\r")

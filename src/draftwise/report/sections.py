@@ -132,7 +132,7 @@ def _workloads(tried: Sequence[Showing], best_counts: Sequence[Counted]) -> Iter
         ]
         chart = Chart(
             charts.workloads(rows),
-            "Medians over runs and their 95 % intervals, prompts resampled.",
+            "Medians over runs and their 95 % intervals, prompts and rounds resampled.",
             words.gains(rows),
         )
         yield Section(

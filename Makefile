@@ -31,13 +31,13 @@ setup: $(READY)
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,openvino]'
 	touch $(READY)
 
 lock:  ## write constraints.txt anew from the ranges of pyproject.toml, keeping torch's pin
 	rm -rf $(VENV)/lock && $(PYTHON) -m venv $(VENV)/lock
 	grep '^torch==' constraints.txt > $(VENV)/lock/torch.txt
-	$(VENV)/lock/bin/python -m pip install --quiet --constraint $(VENV)/lock/torch.txt '.[dev]'
+	$(VENV)/lock/bin/python -m pip install --quiet --constraint $(VENV)/lock/torch.txt '.[dev,openvino]'
 	$(VENV)/lock/bin/python -m pip freeze --exclude draftwise | sed 's/+cpu$$//' > constraints.txt
 	rm -rf $(VENV)/lock
 

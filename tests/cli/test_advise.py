@@ -26,7 +26,7 @@ def advise(command, tmp_path, monkeypatch):
         first = PASS / 16 if len(loaded) == 2 else PASS
         return Billed(model, context_length, clock=clock, first=first)
 
-    monkeypatch.setattr("draftwise.engine.load.EagerRunner", billed)
+    monkeypatch.setattr("draftwise.engine.runners.EagerRunner", billed)
     monkeypatch.setattr("draftwise.measure.subject.SystemClock", lambda: clock)
     lines = [json.dumps({"prompt": text}) for text in ("ab ab ab", "One two three.")]
     (tmp_path / "own.jsonl").write_text("\n".join(lines), encoding="utf-8")

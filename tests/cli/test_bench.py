@@ -164,7 +164,7 @@ def test_a_corrupted_cache_fails_the_bench_and_no_run_is_recorded(
 
             super().__init__(model, context_length, clock=FakeClock())
 
-    monkeypatch.setattr("draftwise.engine.load.EagerRunner", Faulty)
+    monkeypatch.setattr("draftwise.engine.runners.EagerRunner", Faulty)
     process = command(*arguments)
     assert told_in_a_line(process, "the output changed with", "FAULT") == 3
     assert of_kind(read_records(tmp_path / "out.jsonl"), RunRecord) == []

@@ -27,7 +27,7 @@ PROMPTS = (
 
 @pytest.fixture(scope="session")
 def target():
-    with draftwise.load("smollm2-135m", "none", dtype="float32") as engine:
+    with draftwise.load("smollm2-135m", "none", dtype="float32", runner="eager") as engine:
         yield engine.target
 
 

@@ -82,9 +82,9 @@ def test_a_draft_that_is_always_wrong_changes_nothing(reference):
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_corrupted_cache_fails_the_run(dtype, monkeypatch):
-    monkeypatch.setattr("draftwise.engine.load.EagerRunner", ForgetsToCrop)
+    monkeypatch.setattr("draftwise.engine.runners.EagerRunner", ForgetsToCrop)
     with (
-        draftwise.load("smollm2-135m", AlwaysWrong(), dtype=dtype) as engine,
+        draftwise.load("smollm2-135m", AlwaysWrong(), dtype=dtype, runner="eager") as engine,
         pytest.raises(FaultError, match="FAULT"),
     ):
         engine.generate(PROMPTS[0], tokens=32, k=3, baseline=True)
@@ -117,3 +117,47 @@ def test_the_next_turn_of_a_chat_reads_only_what_is_new(engine):
     with torch.inference_mode():
         alone = engine.target.model(ids).logits[0, -1].argmax()
     assert result.token_ids[0] == int(alone)
+
+
+@pytest.fixture(scope="module", params=["float32", "bfloat16"])
+def converted(request):
+    """The embedded target on OpenVINO, drafted for by itself in a second row."""
+    pytest.importorskip("openvino")
+    options = {"dtype": request.param, "runner": "openvino"}
+    with draftwise.load("smollm2-135m", "self", **options) as engine:
+        yield engine
+
+
+@pytest.mark.parametrize("sampled", [{}, {"temperature": 0.8, "seed": 3}])
+def test_a_converted_model_writes_its_own_plain_text(converted, sampled):
+    """Against its own plain text: another runner rounds otherwise, and near-ties part."""
+    for prompt in PROMPTS[:3]:
+        result = converted.generate(prompt, tokens=32, k=4, baseline=True, **sampled)
+        assert not result.identity.fault
+        assert result.settings["runner"] == "openvino"
+        assert result.counters.accepted >= 0.6 * result.counters.drafted > 0
+
+
+def test_in_float32_a_converted_model_writes_what_transformers_writes(reference):
+    pytest.importorskip("openvino")
+    with draftwise.load(
+        "smollm2-135m", "lookup", dtype="float32", runner="openvino", threads=2
+    ) as engine:
+        for prompt in PROMPTS[:3]:
+            result = engine.generate(prompt, tokens=32, k=5)
+            assert list(result.token_ids) == reference(prompt)
+
+
+def test_the_faster_runner_is_measured_once_and_kept(monkeypatch):
+    pytest.importorskip("openvino")
+    from draftwise.engine import runners
+
+    with draftwise.load("smollm2-135m", "none") as engine:
+        first = engine.generate("Hi", tokens=2).settings["runner"]
+
+    def measured_again(*_):
+        raise AssertionError("what is known was measured again")
+
+    monkeypatch.setattr(runners, "_milliseconds", measured_again)
+    with draftwise.load("smollm2-135m", "none") as engine:
+        assert engine.generate("Hi", tokens=2).settings["runner"] == first

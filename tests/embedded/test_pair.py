@@ -22,7 +22,7 @@ def test_in_bfloat16_a_sound_run_is_no_fault():
 
 @pytest.fixture(scope="module")
 def pair():
-    with draftwise.load(TARGET, DRAFT, dtype="float32") as engine:
+    with draftwise.load(TARGET, DRAFT, dtype="float32", runner="eager") as engine:
         yield engine
 
 

@@ -66,9 +66,11 @@ def buffers(runner: EagerRunner) -> list[tuple[int, ...]]:
 class Mirror:
     """A runner, and what each of its rows must hold: every reading is checked against the oracle."""
 
-    def __init__(self, model: PreTrainedModel, near: float | None = None) -> None:
+    def __init__(
+        self, model: PreTrainedModel, near: float | None = None, runner: Runner | None = None
+    ) -> None:
         self.model, self.near = model, near
-        self.runner = EagerRunner(model)
+        self.runner = runner or EagerRunner(model)
         self.held: dict[int, list[int]] = {}
 
     def add(self, tokens: Sequence[int] = ()) -> int:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from draftwise.measure.records import Conditions, Prediction
 
 DEFAULT_TEXT = "The capital of France is Paris and it"
-TARGET_ONLY = ("target", "device", "dtype", "threads")
+TARGET_ONLY = ("target", "device", "dtype", "runner", "weights", "threads")
 """Of ModelOptions, those of a target alone."""
 _SHOWN = 40
 """Characters of a text at most."""

@@ -27,9 +27,9 @@ from draftwise.drafters.strings import StringDraft
 from draftwise.drafters.suffix import SuffixDrafter
 from draftwise.engine.pairing import SAMPLE, vocabulary_of
 from draftwise.engine.settings import draft_settings, target_settings, versions
-from draftwise.models.builtin import cache_folder
 from draftwise.models.loading import LoadedModel
 from draftwise.models.runner import Runner
+from draftwise.models.store import cache_folder
 
 _CONTEXT = 64
 _READS, _PROPOSALS = (1, 2, 3, 5, 9, 13, 17), (1, 4)

@@ -24,11 +24,10 @@ from draftwise.engine.options import (
     make,
 )
 from draftwise.engine.pairing import Pairing, pair, vocabulary_of
+from draftwise.engine.runners import open_runner
 from draftwise.engine.settings import draft_settings, target_settings
-from draftwise.models.devices import set_threads
-from draftwise.models.eager import EagerRunner
+from draftwise.models.devices import lend_threads, set_threads
 from draftwise.models.loading import LoadedModel, load_model
-from draftwise.models.probe import require_rollback
 from draftwise.models.runner import Runner
 from draftwise.text.vocabulary import compare
 
@@ -60,17 +59,33 @@ def load(
     )
 
 
-def load_runner(model: Any, options: ModelOptions) -> tuple[LoadedModel, Runner]:
-    """Load a model, make sure that its cache can be rolled back, and put it behind a runner."""
+def load_runner(
+    model: Any, options: ModelOptions, lends: bool = True
+) -> tuple[LoadedModel, Runner]:
+    """Load a model and put it behind a runner.
+
+    lends: whether torch leaves its threads to a runner that does not need them.
+    """
     loaded = load_model(model, device=options.device, dtype=options.dtype)
-    require_rollback(loaded.model, loaded.name)
-    return loaded, EagerRunner(loaded.model, loaded.context_length)
+    threads = set_threads(options.threads)
+    runner = open_runner(loaded, options.runner, options.weights, threads)
+    if runner.info.name != "eager" and lends:
+        lend_threads()
+    return loaded, runner
 
 
-def load_draft_runner(model: Any, options: ModelOptions) -> tuple[LoadedModel, Runner]:
-    """The same for a draft model, on a device and in a dtype of its own if asked."""
-    device, dtype = options.draft_device or options.device, options.draft_dtype or options.dtype
-    return load_runner(model, replace(options, device=device, dtype=dtype))
+def load_draft_runner(
+    model: Any, options: ModelOptions, lends: bool = True
+) -> tuple[LoadedModel, Runner]:
+    """The same for a draft model, where and how it is asked to run if not as the target does."""
+    own = replace(
+        options,
+        device=options.draft_device or options.device,
+        dtype=options.draft_dtype or options.dtype,
+        runner=options.draft_runner or options.runner,
+        weights=options.draft_weights or "auto",
+    )
+    return load_runner(model, own, lends)
 
 
 def check_pair(options: ModelOptions) -> Pairing:
@@ -89,7 +104,7 @@ def check_pair(options: ModelOptions) -> Pairing:
 
 
 def _refuse_what_no_model_takes(draft: object, options: ModelOptions) -> None:
-    for name in ("draft_device", "draft_dtype"):
+    for name in ("draft_device", "draft_dtype", "draft_runner", "draft_weights"):
         if getattr(options, name) is not None:
             raise OptionError(f"{name} is for a draft model, and {draft} is none: leave it out")
 
@@ -105,7 +120,7 @@ def load_drafter(draft: Any, target: LoadedModel, runner: Runner, options: Model
         return _mixed(draft, target, runner, options)
     if not isinstance(draft, str | Path | tuple):
         return draft
-    model, draft_runner = load_draft_runner(draft, options)
+    model, draft_runner = load_draft_runner(draft, options, runner.info.name != "eager")
     ours, theirs = vocabulary_of(target, runner), vocabulary_of(model, draft_runner)
     origin = DraftOrigin(model.source, compare(ours, theirs).kind)
     if origin.vocabulary != "different":

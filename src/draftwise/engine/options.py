@@ -40,6 +40,16 @@ class ModelOptions:
     )
     device: str = option("auto", "auto, cpu, cuda, cuda:N or mps.")
     dtype: str = option("auto", "auto, float32, bfloat16, float16 or float64.")
+    runner: str = option(
+        "auto",
+        "What runs models: eager (transformers), openvino, or auto, the faster one, measured once.",
+        choices=("auto", "eager", "openvino"),
+    )
+    weights: str = option(
+        "auto",
+        "Bits that the target's weights are kept in: as its dtype, or int8 or int4 (openvino).",
+        choices=("auto", "int8", "int4"),
+    )
     foreign: str = option(
         "intersection",
         "How a draft of another vocabulary drafts: shared tokens, or text encoded anew.",
@@ -47,6 +57,8 @@ class ModelOptions:
     )
     draft_device: str | None = option(None, "Device of the draft model, if not that of the target.")
     draft_dtype: str | None = option(None, "Dtype of the draft model, if not that of the target.")
+    draft_runner: str | None = option(None, "Runner of the draft model, if not that of the target.")
+    draft_weights: str | None = option(None, "Weights of the draft model, as --weights.")
     threads: int | None = option(
         None, "Processor threads; by default all cores that this process may use."
     )

@@ -2,8 +2,7 @@
 
 import platform
 from importlib.metadata import version
-
-import torch
+from importlib.util import find_spec
 
 from draftwise.drafters.drafter import Drafter
 from draftwise.drafters.mixed import Mixed
@@ -21,8 +20,9 @@ def target_settings(target: LoadedModel, runner: Runner) -> dict[str, object]:
         "runner": runner.info.name,
         "device": str(runner.info.device),
         "dtype": str(runner.info.dtype).removeprefix("torch."),
+        "weights": runner.info.weights,
         "weight_bytes": runner.info.weight_bytes,
-        "threads": torch.get_num_threads(),
+        "threads": runner.info.threads,
         "machine": describe_machine(),
     }
 
@@ -41,6 +41,8 @@ def draft_settings(drafter: Drafter) -> dict[str, object]:
             "foreign": foreign if dictionary else None,
             "shared_tokens": len(dictionary.overlap.to_draft) if dictionary else None,
             "draft_device": str(info.device),
+            "draft_runner": info.name,
+            "draft_weights": info.weights,
             "draft_dtype": str(info.dtype).removeprefix("torch."),
             "draft_weight_bytes": info.weight_bytes,
         }
@@ -49,5 +51,6 @@ def draft_settings(drafter: Drafter) -> dict[str, object]:
 
 def versions() -> dict[str, str]:
     """Versions that decide about speed and numerics."""
-    packages = ("draftwise", "torch", "transformers")
+    packages = ["draftwise", "torch", "transformers"]
+    packages += ["openvino"] if find_spec("openvino") else []
     return {"python": platform.python_version()} | {name: version(name) for name in packages}

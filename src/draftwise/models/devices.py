@@ -21,6 +21,8 @@ DTYPES = ("auto", "float32", "bfloat16", "float16", "float64")
 
 _BFLOAT16_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
 _ROOT = Path("/")
+_LENT: list[int] = []
+"""The threads that torch had before it lent them, if it did."""
 
 
 def pick_device(name: str = "auto") -> torch.device:
@@ -123,8 +125,9 @@ def _granted(folder: Path) -> float:
 def set_threads(threads: int | None = None) -> int:
     """Give torch that many threads, by default no more than the cores; returns what took effect."""
     cores = available_cores()
+    usual = _LENT.pop() if _LENT else torch.get_num_threads()
     if threads is None:
-        threads = min(torch.get_num_threads(), cores)
+        threads = min(usual, cores)
     if threads < 1:
         raise OptionError(f"{threads} threads cannot run a model: ask for 1 or more.")
     if threads > cores:
@@ -133,6 +136,17 @@ def set_threads(threads: int | None = None) -> int:
         )
     torch.set_num_threads(threads)
     return threads
+
+
+def lend_threads() -> None:
+    """Leave the cores to another runtime until the next `set_threads`.
+
+    torch's threads spin for milliseconds after each of its operations, and what is left for torch
+    between the passes of another runtime is small: one thread does it sooner.
+    """
+    if not _LENT:
+        _LENT.append(torch.get_num_threads())
+    torch.set_num_threads(1)
 
 
 def _counted_cores(cores: int) -> str:

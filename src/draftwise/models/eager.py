@@ -32,6 +32,8 @@ class EagerRunner:
             name="eager",
             device=model.device,
             dtype=model.dtype,
+            weights=str(model.dtype).removeprefix("torch."),
+            threads=torch.get_num_threads(),
             logit_width=config.vocab_size,
             context_length=context_length,
             cache_kinds=tuple(sorted(set(kinds))),

@@ -68,9 +68,17 @@ class MaskMaker:
             whole = False  # without a mask, grouped heads in 16 bits take 3 to 6 times as long here
         if self.implicit and unlimited and whole and plan.start is not None:
             return None
-        query, key = plan.positions[:, :, None], torch.arange(plan.end, device=device)
+        key = torch.arange(plan.end, device=device)
+        return self.additive(kind, plan.positions, key, dtype)[:, None]
+
+    def additive(self, kind: str, query: Tensor, key: Tensor, dtype: torch.dtype) -> Tensor:
+        """What tokens at positions query [..., width] see of those at key [end]: [..., width, end].
+
+        0 where they do, the lowest number of the dtype where they do not.
+        """
+        query, span = query[..., None], self.spans[kind]
         visible = key <= query
-        if not unlimited:
+        if span is not None:
             visible &= key > query - span if kind == SLIDING else key // span == query // span
-        mask = torch.zeros(visible.shape, dtype=dtype, device=device)
-        return mask.masked_fill(~visible, torch.finfo(dtype).min)[:, None]
+        mask = torch.zeros(visible.shape, dtype=dtype, device=key.device)
+        return mask.masked_fill(~visible, torch.finfo(dtype).min)

@@ -32,7 +32,7 @@ class Read:
 class Reading:
     """What one row's read gave.
 
-    logits: [num_logits, width] in the runner's dtype; width may exceed the real vocabulary.
+    logits: [num_logits, width] in the runner's dtype or float32; width may exceed the real vocabulary.
     hidden: for each named layer the hidden states at the same positions, [num_logits, hidden size];
     layer 0 is the embedding, layer i the output of the i-th block, the last one after the final norm.
     """
@@ -45,14 +45,17 @@ class Reading:
 class RunnerInfo:
     """What a runner can and cannot do, and what it runs on.
 
-    name: the kind of runner ("eager"). logit_width: columns of the logits. context_length: positions
-    the model was made for, None if it names no limit. weight_bytes: of all parameters, shared ones
-    counted once. max_rows: None if any number.
+    name: the kind of runner ("eager"). dtype: that it computes in. weights: what they are kept in, the
+    dtype's name or fewer bits ("int8", "int4"). threads: of the processor. logit_width: columns of
+    the logits. context_length: positions the model was made for, None if it names no limit.
+    weight_bytes: of all parameters, shared ones counted once. max_rows: None if any number.
     """
 
     name: str
     device: torch.device
     dtype: torch.dtype
+    weights: str
+    threads: int
     logit_width: int
     context_length: int | None
     cache_kinds: tuple[str, ...]

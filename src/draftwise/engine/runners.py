@@ -1,0 +1,155 @@
+"""Which runner runs a model: the one that is named, or the faster one, by a measurement that is kept.
+
+Speculation reads single tokens and short blocks, so those are timed: of the eager runner before a model
+is converted, of OpenVINO's afterwards. A model that another runner holds gives up its own weights.
+"""
+
+import hashlib
+import json
+import os
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+
+import torch
+
+from draftwise.core.errors import OptionError
+from draftwise.decoding.passes import time_reads
+from draftwise.engine.pairing import SAMPLE
+from draftwise.engine.settings import versions
+from draftwise.models.devices import describe_machine
+from draftwise.models.eager import EagerRunner
+from draftwise.models.loading import LoadedModel
+from draftwise.models.probe import require_rollback
+from draftwise.models.progress import progress_bar
+from draftwise.models.runner import Runner
+from draftwise.models.store import cache_folder, made_once
+
+_CONVERTIBLE = (torch.float32, torch.bfloat16)
+_WORTH_CONVERTING = 50e6
+"""Bytes of weights: smaller models are done before a conversion would be."""
+
+_READS = (1, 4)
+_CONTEXT, _REPEATS = 64, 5
+
+
+def open_runner(
+    loaded: LoadedModel, kind: str = "auto", weights: str = "auto", threads: int = 1
+) -> Runner:
+    """Put a model behind the runner of that kind; auto: the faster one on this machine.
+
+    weights: int8 or int4 to keep them in so many bits, which OpenVINO does; auto: in the dtype's.
+    """
+    if kind == "auto" and weights == "auto":
+        return _faster(loaded, threads) if _may_convert(loaded) else _eager(loaded)
+    if kind == "eager" and weights != "auto":
+        raise OptionError(f"weights in {weights} need --runner openvino: the eager runner has none")
+    return _eager(loaded) if kind == "eager" else _converted(loaded, weights, threads)
+
+
+def _eager(loaded: LoadedModel) -> Runner:
+    require_rollback(loaded.model, loaded.name)
+    return EagerRunner(loaded.model, loaded.context_length)
+
+
+def _may_convert(loaded: LoadedModel) -> bool:
+    """Whether a conversion is possible, wanted for an object of the user's, and worth its time."""
+    model = loaded.model
+    size = sum(weight.nbytes for weight in model.parameters())
+    return (
+        loaded.source != "object"
+        and model.device.type == "cpu"
+        and model.dtype in _CONVERTIBLE
+        and size >= _WORTH_CONVERTING
+        and find_spec("openvino") is not None
+    )
+
+
+def _faster(loaded: LoadedModel, threads: int) -> Runner:
+    """The runner with less time for a token and a block together, measured here and now, or earlier."""
+    from draftwise.models.converting import content_key
+
+    key = content_key(loaded.model, _dtype(loaded))
+    where = {"machine": describe_machine(), "threads": threads} | versions()
+    named = hashlib.sha256(repr((key, sorted(where.items()))).encode()).hexdigest()
+    path = cache_folder() / "runners" / f"{named[:32]}.json"
+    if (known := _known(path)) is None:
+        eager = _milliseconds(_eager(loaded), loaded)
+        converted = _converted(loaded, "auto", threads, key, keep=True)
+        known = {"eager": eager, "openvino": _milliseconds(converted, loaded)}
+        _remember(path, known)
+        del converted
+    if known["eager"] <= known["openvino"]:
+        return _eager(loaded)
+    return _converted(loaded, "auto", threads, key)
+
+
+def _milliseconds(runner: Runner, loaded: LoadedModel) -> float:
+    limit = loaded.context_length or _CONTEXT + max(_READS)
+    context = max(1, min(_CONTEXT, limit - max(_READS)))
+    ids = loaded.tokenizer.encode(SAMPLE)
+    times = time_reads(runner, ids, context, _READS, repeats=_REPEATS)
+    return sum(median(samples) for samples in times.values())
+
+
+def _converted(
+    loaded: LoadedModel, weights: str, threads: int, key: str | None = None, keep: bool = False
+) -> Runner:
+    """OpenVINO's runner of the model, converted where it has not been.
+
+    keep: whether the model keeps its own weights, for a comparison.
+    """
+    try:
+        from draftwise.models.converting import content_key, convert, is_converted
+        from draftwise.models.openvino import OpenVinoRunner
+    except ImportError as error:
+        raise OptionError(
+            'the openvino runner needs its package: pip install "draftwise[openvino]"'
+        ) from error
+    if loaded.source == "object":
+        raise OptionError(
+            f"{loaded.name} was given as an object, which openvino would take apart: name a folder"
+        )
+    if loaded.model.device.type != "cpu" or loaded.model.dtype not in _CONVERTIBLE:
+        raise OptionError(
+            f"openvino runs on the cpu in float32 or bfloat16, not on {loaded.model.device} in "
+            f"{_dtype(loaded)}: choose those, or --runner eager"
+        )
+    weights = _dtype(loaded) if weights == "auto" else weights
+    key = key or content_key(loaded.model, weights)
+
+    def make(ready: Path) -> None:
+        require_rollback(loaded.model, loaded.name)
+        title = f"Converting {loaded.name} for OpenVINO, {weights}"
+        with progress_bar(title, None, True), TemporaryDirectory(dir=ready.parent) as work:
+            convert(loaded.model, Path(work), weights, loaded.context_length)
+            os.rename(work, ready)
+
+    folder = cache_folder() / "openvino" / key
+    made_once(folder, is_converted, make, f"convert {loaded.name}")
+    if not keep:
+        torch.nn.Module.to(loaded.model, torch.device("meta"))
+    return OpenVinoRunner(folder, threads)
+
+
+def _known(path: Path) -> dict[str, float] | None:
+    """What the cache holds; nothing where that is not two times."""
+    with suppress(OSError, ValueError, TypeError, KeyError):
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        return {kind: float(kept[kind]) for kind in ("eager", "openvino")}
+    return None
+
+
+def _remember(path: Path, times: dict[str, float]) -> None:
+    """In one rename; a cache that cannot be written is no reason to fail."""
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        own = path.with_suffix(f".{os.getpid()}")
+        own.write_text(json.dumps(times), encoding="utf-8")
+        own.replace(path)
+
+
+def _dtype(loaded: LoadedModel) -> str:
+    return str(loaded.model.dtype).removeprefix("torch.")

@@ -1,0 +1,172 @@
+"""A converted model reads as the model itself does, from whatever its rows have been through."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import PreTrainedModel
+
+pytest.importorskip("openvino")
+
+from draftwise.models import openvino
+from draftwise.models.converting import content_key, convert, is_converted
+from draftwise.models.openvino import OpenVinoRunner
+from draftwise.models.runner import Read, Runner
+from draftwise.testing.toys import CONFIGS, toy
+from tests.models.rig import Mirror, alone, assert_near, one_thread, read, text  # noqa: F401
+
+KINDS = sorted(CONFIGS)
+Made = Callable[..., tuple[PreTrainedModel, Runner]]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """Toys of a kind and their runners, each converted once."""
+    folders: dict[object, tuple[PreTrainedModel, Path]] = {}
+
+    def make(kind: str, hidden: tuple[int, ...] = (), **options) -> tuple[PreTrainedModel, Runner]:
+        if (key := (kind, hidden, str(options))) not in folders:
+            model, folder = (
+                toy(kind, **{"dtype": torch.float32} | options),
+                tmp_path_factory.mktemp(kind),
+            )
+            convert(model, folder, str(model.dtype).removeprefix("torch."), 512, hidden)
+            folders[key] = model, folder
+        model, folder = folders[key]
+        return model, OpenVinoRunner(folder, threads=1)
+
+    return make
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_row_reads_what_the_model_reads_after_crops_and_a_take_over(
+    kind: str, made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(openvino, "_MOST_WASTE", 6)
+    rows = Mirror(*made(kind)[:1], near=2e-3, runner=made(kind)[1])
+    one = rows.add(text(20))
+    for step in range(8):
+        rows.read({one: text(5, seed=step + 1)})
+        rows.crop(one, len(rows.held[one]) - 1 - step % 4)
+    assert rows.runner._rows[one].waste <= 6 + 5
+    rows.check()
+
+
+def test_random_reads_and_crops_of_several_rows_never_differ_from_the_model(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(openvino, "_MOST_WASTE", 4)
+    dice, (model, runner) = random.Random(0), made("llama")
+    rows = Mirror(model, 2e-3, runner)
+    names = [rows.add(), rows.add(text(3))]
+    for step in range(40):
+        chosen = dice.sample(names, dice.choice((1, 2)))
+        rows.read({row: text(dice.randint(1, 6), seed=100 + step) for row in chosen})
+        row = dice.choice(names)
+        rows.crop(row, dice.randint(0, len(rows.held[row])))
+    rows.check()
+    rows.remove(names[0])
+    assert rows.add(text(9)) == names[0]
+    rows.check()
+
+
+@pytest.mark.parametrize("error", (RuntimeError, KeyboardInterrupt))
+@pytest.mark.parametrize("late", (False, True))
+def test_a_read_broken_off_before_or_behind_the_pass_leaves_the_row_as_it_was(
+    made: Made, monkeypatch: pytest.MonkeyPatch, error: type[BaseException], late: bool
+) -> None:
+    rows = Mirror(*made("llama")[:1], near=2e-3, runner=made("llama")[1])
+    one, two = rows.add(text(20)), rows.add(text(7, seed=1))
+    infer = openvino.ov.InferRequest.infer
+
+    def broken(*args, **kwargs):
+        if late:
+            infer(*args, **kwargs)
+        raise error("broken off")
+
+    monkeypatch.setattr(openvino.ov.InferRequest, "infer", broken)
+    with pytest.raises(error):
+        rows.runner.read([Read(two, [3, 4], 1), Read(one, [5], 1)])
+    monkeypatch.undo()
+    rows.check()
+
+
+def test_a_take_over_broken_off_leaves_the_row_as_it_was(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(openvino, "_MOST_WASTE", 2)
+    model, runner = made("llama")
+    rows = Mirror(model, 2e-3, runner)
+    one = rows.add(text(20))
+    rows.crop(one, 10)
+
+    def broken(tensor):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(openvino.np, "ascontiguousarray", broken)
+    with pytest.raises(KeyboardInterrupt):
+        runner.read([Read(one, [3], 1)])
+    monkeypatch.undo()
+    rows.check()
+
+
+def test_only_the_logits_that_are_wanted_come_back(made: Made) -> None:
+    model, runner = made("llama")
+    row, ids = runner.add_row(), text(12)
+    assert read(runner, row, ids[:8], 0).shape == (0, 96)
+    assert_near(read(runner, row, ids[8:], 2), alone(model, ids, 2), 2e-3)
+
+
+def test_hidden_states_are_the_models_own(made: Made) -> None:
+    model, runner = made("llama", hidden=(0, 2))
+    ids = text(10)
+    reading = runner.read([Read(runner.add_row(), ids, 3)], hidden_layers=(0, 2))[0]
+    with torch.inference_mode():
+        states = model(input_ids=torch.tensor([ids]), output_hidden_states=True).hidden_states
+    for layer in (0, 2):
+        assert_near(reading.hidden[layer], states[layer][0, -3:], 2e-3)
+    with pytest.raises(ValueError, match="without the hidden states of"):
+        runner.read([Read(runner.add_row(), ids, 1)], hidden_layers=(1,))
+
+
+def test_bfloat16_rounds_and_does_not_err(made: Made) -> None:
+    model, runner = made("llama", dtype=torch.bfloat16)
+    rows = Mirror(model, 0.3, runner)
+    one = rows.add(text(20))
+    rows.crop(one, 13)
+    rows.read({one: text(6, seed=1)})
+
+
+def test_a_row_refuses_what_it_cannot_do(made: Made) -> None:
+    _, runner = made("llama")
+    row = runner.add_row()
+    with pytest.raises(ValueError, match="holds 0 tokens, not 1"):
+        runner.crop(row, 1)
+    with pytest.raises(ValueError, match="read once in a pass"):
+        runner.read([Read(row, [1]), Read(row, [2])])
+
+
+def test_what_is_converted_is_named_by_weights_settings_and_precision(tmp_path: Path) -> None:
+    one, other = toy(dtype=torch.float32), toy(seed=1, dtype=torch.float32)
+    keys = {content_key(one, "float32"), content_key(other, "float32"), content_key(one, "int8")}
+    assert len(keys) == 3
+    assert content_key(toy(dtype=torch.float32), "float32") in keys
+    assert not is_converted(tmp_path)
+    convert(one, tmp_path, "float32", 512)
+    assert is_converted(tmp_path)
+    assert content_key(one, "float32") in keys, "the model is as it was"
+
+
+@pytest.mark.parametrize(("weights", "near"), [("int8", 0.5), ("int4", 3.0)])
+def test_weights_in_fewer_bits_take_fewer_bytes_and_stay_near(
+    tmp_path: Path, weights: str, near: float
+) -> None:
+    pytest.importorskip("nncf")
+    model = toy(dtype=torch.float32)
+    convert(model, tmp_path, weights, 512)
+    runner = OpenVinoRunner(tmp_path, threads=1)
+    assert runner.info.weights == weights
+    assert runner.info.weight_bytes < 0.6 * sum(weight.nbytes for weight in model.parameters())
+    assert_near(read(runner, runner.add_row(), text(9)), alone(model, text(9)), near)

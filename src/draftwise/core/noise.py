@@ -13,7 +13,7 @@ only the logarithm that turns them into Gumbel noise may differ in its last bit.
 import hashlib
 import secrets
 import struct
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -36,6 +36,15 @@ class Randomness(Protocol):
         ...
 
 
+@runtime_checkable
+class DeviceRandomness(Randomness, Protocol):
+    """Randomness that draws where the distribution lies."""
+
+    def choose(self, p: Distribution, position: int) -> Tensor:
+        """What `draw` gives, int64 [n] on p's device, without waiting for it."""
+        ...
+
+
 class KeyedNoise:
     """Draws are decided by seed, choice, position and token id, and by nothing else.
 
@@ -49,10 +58,14 @@ class KeyedNoise:
 
     def draw(self, p: Distribution, position: int) -> list[int]:
         """Draw by the Gumbel arg-max: exact, since the noise of different tokens is independent."""
+        return self.choose(p, position).tolist()
+
+    def choose(self, p: Distribution, position: int) -> Tensor:
+        """Draw, and leave the tokens on the device."""
         if isinstance(p, OneHot):
-            return p.ids.tolist()
+            return p.ids
         noise = self.noise(p.p, position)
-        return (p.p.log() + noise.to(p.p.dtype)).argmax(-1).tolist()
+        return (p.p.log() + noise.to(p.p.dtype)).argmax(-1)
 
     def noise(self, like: Tensor, position: int) -> Tensor:
         """Noise for the rows of a tensor [n, vocab], at n positions from `position` on."""

@@ -12,14 +12,14 @@ from torch import Tensor
 from draftwise.core.distributions import Dense, Distribution, OneHot
 from draftwise.core.errors import ModelError, OptionError
 from draftwise.core.lookahead import GoesOn
-from draftwise.core.noise import Randomness
+from draftwise.core.noise import DeviceRandomness, Randomness
 from draftwise.core.proposals import Proposal
 from draftwise.core.sampling import SamplingState
 from draftwise.drafters.drafter import DraftSession
 from draftwise.drafters.none import NoDraft
 from draftwise.drafters.translation import Dictionary, Foreign, Same, Translation
 from draftwise.models.row import Row
-from draftwise.models.runner import Runner
+from draftwise.models.runner import BlockRunner, Runner
 from draftwise.models.sources import SourceKind
 from draftwise.text.vocabulary import VocabularyKind
 
@@ -119,6 +119,13 @@ class DraftModelSession(ModelSession):
         goes_on: GoesOn | None = None,
     ) -> Proposal:
         """Write up to k tokens, one pass each; the first also reads what is new in `ids`."""
+        if (
+            goes_on is None
+            and k > 0
+            and isinstance(randomness, DeviceRandomness)
+            and self._takes_block(ids, sampling)
+        ):
+            return self._block(ids, k, sampling, randomness)
         before, text, note = self._row.passes, list(ids), None
         drawn_from, confidence = [], []
         for _ in range(k):
@@ -149,6 +156,34 @@ class DraftModelSession(ModelSession):
             note,
             None if goes_on is None else tuple(confidence),
         )
+
+    def _takes_block(self, ids: list[int], sampling: SamplingState) -> bool:
+        """Whether no token has to be known, to be translated or counted, before the next is drafted."""
+        return (
+            isinstance(self._row.runner, BlockRunner)
+            and isinstance(self._translation, Same)
+            and not sampling.sampler.processors
+            and self._unreadable(ids) is None
+        )
+
+    def _block(
+        self, ids: list[int], k: int, sampling: SamplingState, randomness: DeviceRandomness
+    ) -> Proposal:
+        """Write k tokens, or as many as the context has room for, before looking at any."""
+        drawn_from: list[Distribution] = []
+
+        def choose(logits: Tensor) -> Tensor:
+            q = sampling.distribution(sampling.processed(logits))
+            drawn_from.append(q)
+            return randomness.choose(q, len(ids) + len(drawn_from) - 1)
+
+        num = k if self._context is None else min(k, self._context + 1 - len(ids))
+        try:
+            tokens = self._row.draft(ids, num, choose)
+        except (ModelError, OptionError):  # raised where looking at logits is free: not on a GPU
+            return Proposal(note="the draft model's logits are infinite or not a number")
+        note = None if num == k else "the draft model's context is full"
+        return Proposal(tuple(tokens), _joined(drawn_from), num, note)
 
     def foresee(
         self, ids: list[int], start: int, sampling: SamplingState, randomness: Randomness

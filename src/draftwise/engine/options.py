@@ -42,8 +42,9 @@ class ModelOptions:
     dtype: str = option("auto", "auto, float32, bfloat16, float16 or float64.")
     runner: str = option(
         "auto",
-        "What runs models: eager (transformers), openvino, or auto, the faster one, measured once.",
-        choices=("auto", "eager", "openvino"),
+        "What runs models: eager (transformers), openvino, graph (CUDA graphs), or auto: on a processor "
+        "the faster of the first two, measured once; else eager.",
+        choices=("auto", "eager", "openvino", "graph"),
     )
     weights: str = option(
         "auto",

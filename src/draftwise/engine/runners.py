@@ -21,6 +21,7 @@ from draftwise.engine.pairing import SAMPLE
 from draftwise.engine.settings import versions
 from draftwise.models.devices import describe_machine
 from draftwise.models.eager import EagerRunner
+from draftwise.models.graph import GraphRunner
 from draftwise.models.loading import LoadedModel
 from draftwise.models.probe import require_rollback
 from draftwise.models.progress import progress_bar
@@ -44,14 +45,28 @@ def open_runner(
     """
     if kind == "auto" and weights == "auto":
         return _faster(loaded, threads) if _may_convert(loaded) else _eager(loaded)
-    if kind == "eager" and weights != "auto":
-        raise OptionError(f"weights in {weights} need --runner openvino: the eager runner has none")
-    return _eager(loaded) if kind == "eager" else _converted(loaded, weights, threads)
+    if kind in _MAKERS and weights != "auto":
+        raise OptionError(f"weights in {weights} need --runner openvino: {kind} keeps the dtype's")
+    return _MAKERS[kind](loaded) if kind in _MAKERS else _converted(loaded, weights, threads)
 
 
 def _eager(loaded: LoadedModel) -> Runner:
     require_rollback(loaded.model, loaded.name)
     return EagerRunner(loaded.model, loaded.context_length)
+
+
+def _graph(loaded: LoadedModel) -> Runner:
+    if loaded.model.device.type != "cuda":
+        raise OptionError(
+            f"--runner graph needs a CUDA device, and {loaded.name} is on {loaded.model.device}: "
+            "choose --device cuda, or another runner"
+        )
+    require_rollback(loaded.model, loaded.name)
+    return GraphRunner(loaded.model, loaded.context_length)
+
+
+_MAKERS = {"eager": _eager, "graph": _graph}
+"""Runners that run the transformers model itself."""
 
 
 def _may_convert(loaded: LoadedModel) -> bool:

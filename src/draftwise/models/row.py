@@ -5,11 +5,13 @@ keeps the common prefix, crops what differs and reads what is missing. Prefill, 
 rollback, an aborted request and the next turn of a chat are all this one case.
 """
 
+from collections.abc import Callable
+
 from torch import Tensor
 
 from draftwise.core.closing import Closing
 from draftwise.core.prefix import common_prefix
-from draftwise.models.runner import Read, Runner
+from draftwise.models.runner import BlockRunner, Read, Runner
 
 _PREFILL_CHUNK = 1024
 
@@ -39,10 +41,26 @@ class Row(Closing):
 
         One pass, unless so much is missing that it is read in chunks first.
         """
+        self._make_ready(ids, num)
+        return self._read(ids, num)
+
+    def draft(self, ids: list[int], k: int, choose: Callable[[Tensor], Tensor]) -> list[int]:
+        """The k tokens behind `ids` that `choose` makes of their logits, as a `BlockRunner` drafts."""
+        if not isinstance(self.runner, BlockRunner):
+            raise TypeError(f"the {self.runner.info.name} runner drafts no blocks")
+        self._make_ready(ids, 1)
+        new = ids[len(self._held) :]
+        tokens = self.runner.draft(self._row, new, k, choose).tolist()
+        self._held = ids + tokens[:-1]
+        self.passes += k
+        self.tokens_read += len(new) + k - 1
+        return tokens
+
+    def _make_ready(self, ids: list[int], num: int) -> None:
+        """Leave no more to be read than belongs into one pass with logits at the last `num` tokens."""
         self._keep_common(ids, len(ids) - num)
         if len(ids) - len(self._held) > num + _PREFILL_CHUNK:
             self.prefill(ids[: len(ids) - num])
-        return self._read(ids, num)
 
     def _read(self, ids: list[int], num: int) -> Tensor:
         new = ids[len(self._held) :]

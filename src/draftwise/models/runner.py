@@ -5,9 +5,9 @@ new tokens to the row; cropping sets the length, absolutely, and never fails. Th
 there is: what was read beyond a crop is gone.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -102,4 +102,21 @@ class Runner(Protocol):
 
     def synchronize(self) -> None:
         """Wait until the device has done what was asked of it."""
+        ...
+
+
+@runtime_checkable
+class BlockRunner(Protocol):
+    """What a runner may offer besides: to write several tokens before the host looks at any."""
+
+    def draft(
+        self, row: int, tokens: Sequence[int], k: int, choose: Callable[[Tensor], Tensor]
+    ) -> Tensor:
+        """Read `tokens`, and choose k more (1 or more): their ids, int64 [k], on the device.
+
+        choose: from the logits [1, width] behind the last token read to the next one's id, int64 [1];
+        called once a token, in order, it must not wait for the device. Each chosen token but the last
+        is read in a pass of its own: k passes, after which the row holds k - 1 tokens more than
+        `tokens`. If it raises, the row holds what it held, and perhaps more: to be cropped.
+        """
         ...

@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-all test-slow check format setup lock clean
+.PHONY: demo test test-all test-slow bench-peers check format setup lock clean
 
 demo: setup  ## real models write a story, code and an edit, with proof and bill
 	$(BIN)/python examples/demo.py
@@ -22,6 +22,10 @@ check: setup  ## format, lint, types, import layers
 	$(BIN)/ruff check .
 	$(BIN)/basedpyright
 	$(BIN)/lint-imports
+
+bench-peers: setup  ## other engines beside this one, each in an environment of its own; an hour or two
+	$(BIN)/python -m benchmarks.peers build
+	$(BIN)/python -m benchmarks.peers run
 
 format: setup
 	$(BIN)/ruff format .

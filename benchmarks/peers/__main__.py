@@ -2,6 +2,8 @@
 
 import argparse
 import json
+import signal
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +20,9 @@ from draftwise.text.tokenizer import Message
 
 def main() -> None:
     """Parse the arguments and do what they ask."""
+    signal.signal(
+        signal.SIGTERM, lambda *_: sys.exit(1)
+    )  # by way of `finally`, which ends the workers
     options = _parser().parse_args()
     if options.command == "build":
         FOLDER.mkdir(parents=True, exist_ok=True)

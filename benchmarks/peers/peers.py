@@ -1,6 +1,8 @@
 """Who takes part: each peer at each precision, its settings, and how its worker is started."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections import deque
@@ -40,7 +42,7 @@ class Peer:
     @property
     def weights(self) -> float:
         """Bytes of memory for each weight, what is kept beside the weights included."""
-        return {"bfloat16": 2.5, "4-bit": 1.25}[self.precision]
+        return {"bfloat16": 2.25, "4-bit": 1.0}[self.precision]
 
 
 def _folder(name: str, precision: str) -> Path:
@@ -122,6 +124,7 @@ class Worker:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            start_new_session=True,  # a group: a worker may have processes of its own
         )
         self._log = deque[str](maxlen=200)
         self._reader = Thread(target=self._read_log, daemon=True)
@@ -155,7 +158,7 @@ class Worker:
         try:
             self._process.wait(timeout=30)
         except subprocess.TimeoutExpired:
-            self._process.kill()
+            os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
 
     def _read(self) -> dict[str, Any]:

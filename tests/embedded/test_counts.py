@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_counts_of_the_loop_are_those_of_the_replay():
-    models = ModelOptions(target="smollm2-135m", dtype="float32")
+    models = ModelOptions(target="smollm2-135m", dtype="float32", runner="eager")
     prompts = tuple(choose(("prose", "editing"), limit=1))
     plan = BenchPlan(prompts=prompts, workload_ks=(1, 3, 8, "auto"))
     drafts = ("lookup", "suffix", "self")

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_in_bfloat16_a_sound_run_is_no_fault():
-    with draftwise.load(TARGET, DRAFT, dtype="bfloat16") as engine:
+    with draftwise.load(TARGET, DRAFT, dtype="bfloat16", runner="eager") as engine:
         result = engine.generate(PROMPTS[2], tokens=16, k=3, baseline=True)
     assert result.counters.emitted == 16
     assert not result.identity.fault

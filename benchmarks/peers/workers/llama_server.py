@@ -34,7 +34,7 @@ def open_setting(setting: str, options: Mapping[str, Any]) -> Decode:
     elif setting == "draft":
         command += ["--spec-type", "draft-simple", "--spec-draft-model", options["draft"]]
         command += ["--spec-draft-n-max", str(options["draft_tokens"])]
-    log = tempfile.TemporaryFile("w+")  # not a pipe: it would fill up, and the server wait
+    log = tempfile.TemporaryFile("w+")  # not a pipe: it would fill up, and the server wait  # noqa: SIM115 - it outlives this line
     server = subprocess.Popen(command, stdout=log, stderr=log)
     atexit.register(server.kill)
     address = f"http://127.0.0.1:{port}"

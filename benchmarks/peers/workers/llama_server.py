@@ -31,13 +31,14 @@ def open_setting(setting: str, options: Mapping[str, Any]) -> Decode:
     command += ["--threads", threads, "--threads-batch", threads, "--ctx-size", "2048"]
     if setting == "lookup":
         command += ["--spec-type", "ngram-simple", "--spec-ngram-simple-size-n", "3"]
-        for size in ("--spec-ngram-simple-size-m", "--spec-draft-n-max"):
-            command += [size, str(options["lookup_tokens"])]
+        command += ["--spec-ngram-simple-size-m", str(options["lookup_tokens"])]
     elif setting == "draft":
         command += ["--spec-type", "draft-simple", "--spec-draft-model", options["draft"]]
         command += ["--spec-draft-n-max", str(options["draft_tokens"])]
-    log = tempfile.TemporaryFile("w+")  # not a pipe: it would fill up, and the server wait  # noqa: SIM115 - it outlives this line
-    server = subprocess.Popen(command, stdout=log, stderr=log)
+    log = Path(tempfile.mkdtemp()) / "log"  # not a pipe: it would fill up, and the server wait
+    atexit.register(shutil.rmtree, log.parent)
+    with log.open("w") as output:
+        server = subprocess.Popen(command, stdout=output, stderr=output)
     atexit.register(server.kill)
     address = f"http://127.0.0.1:{port}"
     _wait(server, address, log)

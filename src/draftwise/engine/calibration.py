@@ -8,9 +8,7 @@ again, delete the folder `costs` in the cache.
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 
 from draftwise.core.clock import SystemClock
@@ -29,7 +27,7 @@ from draftwise.engine.pairing import SAMPLE, vocabulary_of
 from draftwise.engine.settings import draft_settings, target_settings, versions
 from draftwise.models.loading import LoadedModel
 from draftwise.models.runner import Runner
-from draftwise.models.store import cache_folder
+from draftwise.models.store import cache_folder, keep, kept
 
 _CONTEXT = 64
 _READS, _PROPOSALS = (1, 2, 3, 5, 9, 13, 17), (1, 4)
@@ -54,7 +52,7 @@ def calibrate(target: LoadedModel, runner: Runner, drafter: Drafter) -> Costs:
     dear = costs.propose(1) > 0.01 * costs.read(1)  # else its noise decides nothing
     noisy = too_noisy(reads) or (dear and too_noisy(proposals))
     if target.source != "object" and _has_a_name(drafter) and not noisy:
-        _keep(path, costs)
+        keep(path, [costs.read.measured, costs.propose.measured])
     return costs
 
 
@@ -99,18 +97,8 @@ def _kept(path: Path) -> Costs | None:
     """What the cache holds; nothing where that is no pair of curves."""
     try:
         read, propose = (
-            Curve(tuple((int(n), float(ms)) for n, ms in curve))
-            for curve in json.loads(path.read_text(encoding="utf-8"))
+            Curve(tuple((int(n), float(ms)) for n, ms in curve)) for curve in kept(path)
         )
-    except (OSError, ValueError, TypeError, OverflowError):
+    except (ValueError, TypeError, OverflowError):
         return None
     return Costs(read, propose) if read(1) > 0 else None
-
-
-def _keep(path: Path, costs: Costs) -> None:
-    """In one rename; a cache that cannot be written is no reason to fail."""
-    with suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        own = path.with_suffix(f".{os.getpid()}")
-        own.write_text(json.dumps([costs.read.measured, costs.propose.measured]), encoding="utf-8")
-        own.replace(path)

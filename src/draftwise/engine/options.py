@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 DEFAULT_TARGET, ITS_DRAFT = "qwen2.5-coder-1.5b", "smollm2-135m"
 AUTO, MIXED = "auto", "mixed"
+RUNNERS, WEIGHTS = (AUTO, "eager", "openvino", "graph"), (AUTO, "int8", "int4")
 OTHERWISE = "suffix"
 """What drafts where the user names nothing: copies, beside the built-in pair's draft if it is that target."""
 
@@ -44,12 +45,12 @@ class ModelOptions:
         "auto",
         "What runs models: eager (transformers), openvino, graph (CUDA graphs), or auto: on a processor "
         "the faster of the first two, measured once; else eager.",
-        choices=("auto", "eager", "openvino", "graph"),
+        choices=RUNNERS,
     )
     weights: str = option(
         "auto",
         "Bits that the target's weights are kept in: as its dtype, or int8 or int4 (openvino).",
-        choices=("auto", "int8", "int4"),
+        choices=WEIGHTS,
     )
     foreign: str = option(
         "intersection",
@@ -58,8 +59,14 @@ class ModelOptions:
     )
     draft_device: str | None = option(None, "Device of the draft model, if not that of the target.")
     draft_dtype: str | None = option(None, "Dtype of the draft model, if not that of the target.")
-    draft_runner: str | None = option(None, "Runner of the draft model, if not that of the target.")
-    draft_weights: str | None = option(None, "Weights of the draft model, as --weights.")
+    draft_runner: str | None = option(
+        None, "Runner of the draft model, if not that of the target.", choices=RUNNERS
+    )
+    draft_weights: str | None = option(
+        None,
+        "Bits of the draft model's weights, as for --weights; by default auto.",
+        choices=WEIGHTS,
+    )
     threads: int | None = option(
         None, "Processor threads; by default all cores that this process may use."
     )
@@ -146,7 +153,7 @@ def _settle(options: object) -> None:
         if not _fits(value, hint):
             raise OptionError(f"{f.name} is {value!r}: {f.metadata['help'].rstrip('.')}")
         choices = f.metadata["choices"]
-        if choices and value not in choices:
+        if choices and value not in (*choices, f.default):
             raise OptionError(f"{f.name} is {value!r}: give one of {', '.join(choices)}")
 
 

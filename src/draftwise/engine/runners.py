@@ -5,7 +5,7 @@ is converted, of OpenVINO's afterwards. A model that another runner holds gives 
 """
 
 import hashlib
-import json
+import math
 import os
 from contextlib import suppress
 from importlib.util import find_spec
@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from draftwise.core.errors import OptionError
+from draftwise.core.errors import ModelError, OptionError
 from draftwise.decoding.passes import time_reads
 from draftwise.engine.pairing import SAMPLE
 from draftwise.engine.settings import versions
@@ -23,17 +23,25 @@ from draftwise.models.devices import describe_machine
 from draftwise.models.eager import EagerRunner
 from draftwise.models.graph import GraphRunner
 from draftwise.models.loading import LoadedModel
-from draftwise.models.probe import require_rollback
+from draftwise.models.probe import require_rollback, rollback_difference
 from draftwise.models.progress import progress_bar
 from draftwise.models.runner import Runner
-from draftwise.models.store import cache_folder, made_once
+from draftwise.models.store import cache_folder, keep, kept, made_once
+from draftwise.models.weights import first_line
 
 _CONVERTIBLE = (torch.float32, torch.bfloat16)
 _WORTH_CONVERTING = 50e6
 """Bytes of weights: smaller models are done before a conversion would be."""
 
+_LIKE = {torch.float32: 0.01, torch.bfloat16: 0.2}
+"""Most that a conversion may differ from its model; rounding leaves 1e-5 and .1, a wrong cache .3."""
+
 _READS = (1, 4)
 _CONTEXT, _REPEATS = 64, 5
+
+
+class _NotConvertibleError(ModelError):
+    """OpenVINO cannot take this model, now or later."""
 
 
 def open_runner(
@@ -91,15 +99,21 @@ def _faster(loaded: LoadedModel, threads: int) -> Runner:
     where = {"machine": describe_machine(), "threads": threads} | versions()
     named = hashlib.sha256(repr((key, sorted(where.items()))).encode()).hexdigest()
     path = cache_folder() / "runners" / f"{named[:32]}.json"
-    if (known := _known(path)) is None:
-        eager = _milliseconds(_eager(loaded), loaded)
-        converted = _converted(loaded, "auto", threads, key, keep=True)
-        known = {"eager": eager, "openvino": _milliseconds(converted, loaded)}
-        _remember(path, known)
-        del converted
-    if known["eager"] <= known["openvino"]:
-        return _eager(loaded)
-    return _converted(loaded, "auto", threads, key)
+    if (times := _known(path)) is not None:
+        return _eager(loaded) if times[0] <= times[1] else _converted(loaded, "auto", threads, key)
+    eager = _eager(loaded)
+    try:
+        converted = _converted(loaded, "auto", threads, key, gives_up=False)
+    except ModelError as error:
+        if isinstance(error, _NotConvertibleError):
+            keep(path, [0.0, None])  # a full disk, on the other hand, may have room next time
+        return eager
+    times = _milliseconds(eager, loaded), _milliseconds(converted, loaded)
+    keep(path, times)
+    if times[0] <= times[1]:
+        return eager
+    _give_up(loaded)
+    return converted
 
 
 def _milliseconds(runner: Runner, loaded: LoadedModel) -> float:
@@ -111,11 +125,11 @@ def _milliseconds(runner: Runner, loaded: LoadedModel) -> float:
 
 
 def _converted(
-    loaded: LoadedModel, weights: str, threads: int, key: str | None = None, keep: bool = False
+    loaded: LoadedModel, weights: str, threads: int, key: str | None = None, gives_up: bool = True
 ) -> Runner:
     """OpenVINO's runner of the model, converted where it has not been.
 
-    keep: whether the model keeps its own weights, for a comparison.
+    gives_up: whether the model gives up its own weights first, which else are in memory twice.
     """
     try:
         from draftwise.models.converting import content_key, convert, is_converted
@@ -140,31 +154,47 @@ def _converted(
         require_rollback(loaded.model, loaded.name)
         title = f"Converting {loaded.name} for OpenVINO, {weights}"
         with progress_bar(title, None, True), TemporaryDirectory(dir=ready.parent) as work:
-            convert(loaded.model, Path(work), weights, loaded.context_length)
+            try:
+                convert(loaded.model, Path(work), weights, loaded.context_length)
+            except (OSError, MemoryError):
+                raise
+            except Exception as error:
+                raise _NotConvertibleError(
+                    f"{loaded.name} cannot be converted for OpenVINO ({first_line(error)}): "
+                    "choose --runner eager"
+                ) from error
+            if weights == _dtype(loaded):
+                _require_likeness(OpenVinoRunner(Path(work), threads), loaded)
             os.rename(work, ready)
 
     folder = cache_folder() / "openvino" / key
     made_once(folder, is_converted, make, f"convert {loaded.name}")
-    if not keep:
-        torch.nn.Module.to(loaded.model, torch.device("meta"))
+    if gives_up:
+        _give_up(loaded)
     return OpenVinoRunner(folder, threads)
 
 
-def _known(path: Path) -> dict[str, float] | None:
-    """What the cache holds; nothing where that is not two times."""
-    with suppress(OSError, ValueError, TypeError, KeyError):
-        kept = json.loads(path.read_text(encoding="utf-8"))
-        return {kind: float(kept[kind]) for kind in ("eager", "openvino")}
+def _require_likeness(runner: Runner, loaded: LoadedModel) -> None:
+    """A conversion that says something else than the model is not kept."""
+    difference = rollback_difference(runner, loaded.model)
+    if not difference < _LIKE[loaded.model.dtype]:
+        raise _NotConvertibleError(
+            f"{loaded.name}, converted for OpenVINO, answers otherwise (by {difference:.2g} of the "
+            "spread of its logits): choose --runner eager"
+        )
+
+
+def _give_up(loaded: LoadedModel) -> None:
+    """Free the weights of a model that another runner holds; its configuration stays."""
+    torch.nn.Module.to(loaded.model, torch.device("meta"))
+
+
+def _known(path: Path) -> tuple[float, float] | None:
+    """Times of both runners that the cache holds; None for a time is a model that cannot be converted."""
+    with suppress(ValueError, TypeError):
+        eager, converted = kept(path)
+        return float(eager), math.inf if converted is None else float(converted)
     return None
-
-
-def _remember(path: Path, times: dict[str, float]) -> None:
-    """In one rename; a cache that cannot be written is no reason to fail."""
-    with suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        own = path.with_suffix(f".{os.getpid()}")
-        own.write_text(json.dumps(times), encoding="utf-8")
-        own.replace(path)
 
 
 def _dtype(loaded: LoadedModel) -> str:

@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 from draftwise.core.errors import ModelError
 from draftwise.models.eager import EagerRunner
 from draftwise.models.masks import MASKABLE, layer_kinds
-from draftwise.models.runner import Read
+from draftwise.models.runner import Read, Runner
 
 _TOLERANCE, _HALF_TOLERANCE = 0.01, 0.1
 """Mean difference over the spread of the logits. float32 leaves 1e-6, bfloat16 up to .03; a wrong
@@ -42,7 +42,7 @@ def require_rollback(model: PreTrainedModel, name: str) -> None:
     if model.training:
         raise ModelError(f"{name} is in training mode, where dropout is random; call its eval().")
     try:
-        difference = _rollback_difference(model)
+        difference = rollback_difference(EagerRunner(model), model)
     except Exception as error:
         raise ModelError(
             f"{name} is a {kind} model, which does not work with positions, masks and a cache of "
@@ -56,18 +56,22 @@ def require_rollback(model: PreTrainedModel, name: str) -> None:
         )
 
 
-def _rollback_difference(model: PreTrainedModel) -> float:
-    """Largest mean difference between logits after a rollback and those of the model alone."""
+def rollback_difference(runner: Runner, model: PreTrainedModel) -> float:
+    """Largest mean difference between a runner's logits after a rollback and those of the model alone.
+
+    In units of the spread of the logits. It takes two rows of the runner, and gives them back.
+    """
     width = model.config.get_text_config().vocab_size
     text = [(7 * i * i + 3 * i + 1) % min(width, 251) for i in range(12)]
     wrong = [*text[:5], *reversed(text[5:9])]
-    runner = EagerRunner(model)
     one, other = runner.add_row(), runner.add_row()
     runner.read([Read(one, wrong)])
     runner.crop(one, 5)
     got = runner.read([Read(one, text[5:], 3)])
     runner.crop(one, 7)
     got += runner.read([Read(one, text[7:], 3), Read(other, text, 3)])
+    runner.remove_row(one)
+    runner.remove_row(other)
     with torch.inference_mode():
         alone = model(input_ids=torch.tensor([text], device=model.device), use_cache=False)
     expected = alone.logits[0, -3:].float()

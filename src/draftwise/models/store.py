@@ -1,9 +1,11 @@
 """The cache folder, and things in it that are made once: whole or absent, by one process at a time."""
 
+import json
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock, Timeout
 from platformdirs import user_cache_path
@@ -32,6 +34,23 @@ def made_once(
                 if not is_ready(ready):  # another process may have made it meanwhile
                     make(ready)
     return ready
+
+
+def keep(path: Path, found: Any) -> None:
+    """Keep a small finding as JSON, in one rename; a cache that cannot be written is no reason to fail."""
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        own = path.with_suffix(f".{os.getpid()}")
+        own.write_text(json.dumps(found), encoding="utf-8")
+        own.replace(path)
+
+
+def kept(path: Path) -> Any:
+    """What `keep` has kept there; None where that is nothing, or no JSON."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
 
 
 @contextmanager

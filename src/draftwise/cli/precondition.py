@@ -91,11 +91,9 @@ def precondition(
     from draftwise.measure.conditions import conditions
     from draftwise.measure.recording import Recording
     from draftwise.measure.records import PassesRecord, PromptRef
-    from draftwise.models.devices import set_threads
 
     lengths, records = lengths or LENGTHS, []
     with recording_to(out) if out else Recording() as recording:
-        set_threads(chosen.threads)
         target, runner = load_runner(chosen.target, chosen)
         ids = target.tokenizer.encode(SAMPLE if text is None else text)
         met = conditions(target, runner, {"text": PromptRef.digest(tuple(ids))})

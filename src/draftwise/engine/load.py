@@ -49,7 +49,6 @@ def load(
         if isinstance(value, str | Path)
     }
     chosen = make(ModelOptions, named | paths, options)
-    set_threads(chosen.threads)
     by_name = target is None or "target" in paths
     loaded, runner = load_runner(chosen.target if by_name else target, chosen)
     usual = chosen.drafter if by_name else OTHERWISE
@@ -66,8 +65,8 @@ def load_runner(
 
     lends: whether torch leaves its threads to a runner that does not need them.
     """
-    loaded = load_model(model, device=options.device, dtype=options.dtype)
     threads = set_threads(options.threads)
+    loaded = load_model(model, device=options.device, dtype=options.dtype)
     runner = open_runner(loaded, options.runner, options.weights, threads)
     if runner.info.name != "eager" and lends:
         lend_threads()
@@ -95,7 +94,6 @@ def check_pair(options: ModelOptions) -> Pairing:
         raise OptionError(
             f"--draft {drafter} needs no check: it works with every target; name a model"
         )
-    set_threads(options.threads)
     target, draft = (
         load_runner(options.target, options),
         load_draft_runner(drafter, options),

@@ -27,7 +27,6 @@ from draftwise.engine.settings import draft_settings
 from draftwise.measure.conditions import conditions
 from draftwise.measure.records import PLAIN, Conditions, K, PromptRef
 from draftwise.measure.workloads import BenchPrompt
-from draftwise.models.devices import set_threads
 from draftwise.models.loading import LoadedModel
 from draftwise.models.row import Row
 from draftwise.models.runner import Runner
@@ -172,7 +171,6 @@ def load_subject(models: ModelOptions, drafts: Sequence[str], options: GenerateO
     names = tuple(dict.fromkeys(drafts))
     if PLAIN in names:
         raise OptionError("--draft none is plain decoding, which is measured anyway: leave it out")
-    set_threads(models.threads)
     target, runner = load_runner(models.target, models)
     drafters = [load_drafter(name, target, runner, models) for name in names]
     return Subject(target, runner, drafters, options)

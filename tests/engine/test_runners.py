@@ -76,6 +76,22 @@ def test_the_faster_runner_is_taken_and_remembered(fresh, monkeypatch, eager, op
 
 
 @pytest.mark.parametrize(
+    ("weights", "kept_in"),
+    [(None, "int8"), ("auto", "int8"), ("dtype", "float32"), ("int4", "int4")],
+)
+def test_a_model_that_only_guesses_is_rounded_unless_it_is_told_otherwise(
+    fresh, tmp_path, weights, kept_in
+):
+    pytest.importorskip("nncf")
+    fresh()
+    folder = str(tmp_path / "toy")
+    options = {"runner": "openvino", "device": "cpu", "dtype": "float32"}
+    with draftwise.load(folder, folder, draft_weights=weights, **options) as engine:
+        settings = engine.generate("x", tokens=1).settings
+    assert (settings["weights"], settings["draft_weights"]) == ("float32", kept_in)
+
+
+@pytest.mark.parametrize(
     ("name", "put", "told"),
     [
         (

@@ -59,15 +59,16 @@ def load(
 
 
 def load_runner(
-    model: Any, options: ModelOptions, lends: bool = True
+    model: Any, options: ModelOptions, lends: bool = True, guesses: bool = False
 ) -> tuple[LoadedModel, Runner]:
     """Load a model and put it behind a runner.
 
-    lends: whether torch leaves its threads to a runner that does not need them.
+    lends: whether torch leaves its threads to a runner that does not need them. guesses: whether it only
+    drafts, and may be rounded.
     """
     threads = set_threads(options.threads)
     loaded = load_model(model, device=options.device, dtype=options.dtype)
-    runner = open_runner(loaded, options.runner, options.weights, threads)
+    runner = open_runner(loaded, options.runner, options.weights, threads, guesses)
     if runner.info.name != "eager" and lends:
         lend_threads()
     return loaded, runner
@@ -84,7 +85,7 @@ def load_draft_runner(
         runner=options.draft_runner or options.runner,
         weights=options.draft_weights or "auto",
     )
-    return load_runner(model, own, lends)
+    return load_runner(model, own, lends, guesses=True)
 
 
 def check_pair(options: ModelOptions) -> Pairing:

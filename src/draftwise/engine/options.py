@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 DEFAULT_TARGET, ITS_DRAFT = "qwen2.5-coder-1.5b", "smollm2-135m"
 AUTO, MIXED = "auto", "mixed"
-RUNNERS, WEIGHTS = (AUTO, "eager", "openvino", "graph"), (AUTO, "int8", "int4")
+RUNNERS, WEIGHTS = (AUTO, "eager", "openvino", "graph"), (AUTO, "dtype", "int8", "int4")
 OTHERWISE = "suffix"
 """What drafts where the user names nothing: copies, beside the built-in pair's draft if it is that target."""
 
@@ -49,7 +49,7 @@ class ModelOptions:
     )
     weights: str = option(
         "auto",
-        "Bits that the target's weights are kept in: as its dtype, or int8 or int4 (openvino).",
+        "Bits that the target's weights are kept in: the dtype's, or int8 or int4 (openvino).",
         choices=WEIGHTS,
     )
     foreign: str = option(
@@ -64,7 +64,7 @@ class ModelOptions:
     )
     draft_weights: str | None = option(
         None,
-        "Bits of the draft model's weights, as for --weights; by default auto.",
+        "Bits of the draft model's weights, as for --weights; by default int8 where openvino runs it.",
         choices=WEIGHTS,
     )
     threads: int | None = option(

@@ -45,17 +45,26 @@ class _NotConvertibleError(ModelError):
 
 
 def open_runner(
-    loaded: LoadedModel, kind: str = "auto", weights: str = "auto", threads: int = 1
+    loaded: LoadedModel,
+    kind: str = "auto",
+    weights: str = "auto",
+    threads: int = 1,
+    guesses: bool = False,
 ) -> Runner:
     """Put a model behind the runner of that kind; auto: the faster one on this machine.
 
-    weights: int8 or int4 to keep them in so many bits, which OpenVINO does; auto: in the dtype's.
+    weights: int8 or int4 to keep them in so many bits, which OpenVINO does; dtype: in those of the dtype;
+    auto: the same, or 8 bits on OpenVINO for a model that only guesses.
     """
-    if kind == "auto" and weights == "auto":
-        return _faster(loaded, threads) if _may_convert(loaded) else _eager(loaded)
-    if kind in _MAKERS and weights != "auto":
+    if kind in _MAKERS and weights in _FEWER:
         raise OptionError(f"weights in {weights} need --runner openvino: {kind} keeps the dtype's")
-    return _MAKERS[kind](loaded) if kind in _MAKERS else _converted(loaded, weights, threads)
+    if kind in _MAKERS:
+        return _MAKERS[kind](loaded)
+    usual = "int8" if guesses else _dtype(loaded)
+    kept_in = {"auto": usual, "dtype": _dtype(loaded)}.get(weights, weights)
+    if kind == "openvino" or weights in _FEWER:
+        return _converted(loaded, kept_in, threads)
+    return _faster(loaded, kept_in, threads) if _may_convert(loaded) else _eager(loaded)
 
 
 def _eager(loaded: LoadedModel) -> Runner:
@@ -77,6 +86,9 @@ def _graph(loaded: LoadedModel) -> Runner:
 _MAKERS = {"eager": _eager, "graph": _graph}
 """Runners that run the transformers model itself."""
 
+_FEWER = ("int8", "int4")
+"""Weights in fewer bits than any dtype has."""
+
 
 def _may_convert(loaded: LoadedModel) -> bool:
     """Whether a conversion is possible, wanted for an object of the user's, and worth its time."""
@@ -91,19 +103,19 @@ def _may_convert(loaded: LoadedModel) -> bool:
     )
 
 
-def _faster(loaded: LoadedModel, threads: int) -> Runner:
+def _faster(loaded: LoadedModel, weights: str, threads: int) -> Runner:
     """The runner with less time for a token and a block together, measured here and now, or earlier."""
     from draftwise.models.converting import content_key
 
-    key = content_key(loaded.model, _dtype(loaded))
+    key = content_key(loaded.model, weights)
     where = {"machine": describe_machine(), "threads": threads} | versions()
     named = hashlib.sha256(repr((key, sorted(where.items()))).encode()).hexdigest()
     path = cache_folder() / "runners" / f"{named[:32]}.json"
     if (times := _known(path)) is not None:
-        return _eager(loaded) if times[0] <= times[1] else _converted(loaded, "auto", threads, key)
+        return _eager(loaded) if times[0] <= times[1] else _converted(loaded, weights, threads, key)
     eager = _eager(loaded)
     try:
-        converted = _converted(loaded, "auto", threads, key, gives_up=False)
+        converted = _converted(loaded, weights, threads, key, gives_up=False)
     except ModelError as error:
         if isinstance(error, _NotConvertibleError):
             keep(path, [0.0, None])  # a full disk, on the other hand, may have room next time
@@ -147,7 +159,6 @@ def _converted(
             f"openvino runs on the cpu in float32 or bfloat16, not on {loaded.model.device} in "
             f"{_dtype(loaded)}: choose those, or --runner eager"
         )
-    weights = _dtype(loaded) if weights == "auto" else weights
     key = key or content_key(loaded.model, weights)
 
     def make(ready: Path) -> None:

@@ -144,3 +144,29 @@ def test_confidences_come_one_a_token_and_drawn_tokens_are_not_dropped():
         drawn.first(1)
     assert drawn.first(2) is drawn
     assert Proposal((1, 2), confidence=(0.5, 0.4)).first(1) == Proposal((1,), confidence=(0.5,))
+
+
+def test_the_cost_rule_stays_at_a_length_that_is_prepared():
+    """Two copies of a middling chance: where a new length is dear, as many are checked as last time."""
+    even = Curve(((1, 100.0), (2, 130.0), (3, 160.0), (17, 580.0)))
+    copy = Proposal((1, 2, 3))
+    kept = {}
+    for change in (0.0, 60.0):
+        rule = CostRule(Costs(even, Curve(((1, 0.0), (2, 0.0))), change=change))
+        kept[change] = []
+        for right in (3, 3, 0, 0, 3, 3):
+            kept[change].append(rule.keep(copy))
+            rule.learn(copy, [*copy.tokens[:right], 99])
+    changes = {at: sum(a != b for a, b in itertools.pairwise(ks)) for at, ks in kept.items()}
+    assert changes[60.0] < changes[0.0], kept
+
+
+def test_what_a_new_length_costs_is_counted_in_what_is_earned():
+    rule = CostRule(Costs(FLAT, Curve(((1, 10.0), (2, 20.0))), change=50.0))
+    copy = Proposal((1,))
+    assert rule.keep(copy) == 1
+    rule.learn(copy, [1, 99])
+    assert rule._ms == pytest.approx(100 * CostRule._FADES + 100 + 50)
+    assert rule.keep(copy) == 1
+    rule.learn(copy, [1, 99])
+    assert rule._ms == pytest.approx((100 * CostRule._FADES + 150) * CostRule._FADES + 100)

@@ -8,7 +8,7 @@ from draftwise.core.clock import FakeClock
 from draftwise.core.errors import OptionError
 from draftwise.core.noise import KeyedNoise
 from draftwise.core.sampling import Sampler, SamplingOptions
-from draftwise.decoding.passes import LENGTHS, time_proposals, time_reads
+from draftwise.decoding.passes import LENGTHS, time_change, time_proposals, time_reads
 from draftwise.drafters.lookup import PromptLookup
 from draftwise.drafters.model import DraftModel
 from draftwise.models.eager import EagerRunner
@@ -20,10 +20,13 @@ SAMPLING = Sampler(SamplingOptions(), vocab_size=VOCAB_SIZE).start(TEXT)
 
 
 class Watched:
-    """A runner that logs what it reads, and takes 10 ms for a pass and 1 ms for each token in it."""
+    """A runner that logs what it reads, and takes 10 ms for a pass and 1 ms for each token in it.
 
-    def __init__(self, context_length=None):
-        self.clock, self.reads = FakeClock(), []
+    change: milliseconds on top behind a pass of another length.
+    """
+
+    def __init__(self, context_length=None, change=0.0):
+        self.clock, self.reads, self.change = FakeClock(), [], change
         self._runner = EagerRunner(toy(), context_length)
 
     def __getattr__(self, name):
@@ -32,7 +35,8 @@ class Watched:
     def read(self, reads, hidden_layers=()):
         (read,) = reads
         self.reads.append((self._runner.length(read.row), tuple(read.tokens), read.num_logits))
-        self.clock.advance((10 + len(read.tokens)) / 1000)
+        changed = len(self.reads) == 1 or len(self.reads[-2][1]) != len(read.tokens)
+        self.clock.advance((10 + len(read.tokens) + self.change * changed) / 1000)
         return self._runner.read(reads, hidden_layers)
 
 
@@ -43,12 +47,19 @@ def propose(drafter, ids=TEXT, context=20, lengths=(1, 3), **kwargs):
 
 
 def test_a_pass_over_n_tokens_reads_n_behind_the_context_and_answers_at_each():
-    runner = Watched()
+    runner = Watched(change=5.0)
     samples = time_reads(runner, TEXT, 40, (1, 4, 9), repeats=3, clock=runner.clock)
     assert samples == {n: pytest.approx((10 + n,) * 3) for n in (1, 4, 9)}
     prefill, *passes = runner.reads
     assert prefill == (0, tuple(TEXT[:40]), 0)
-    assert Counter(passes) == {(40, tuple(TEXT[40 : 40 + n]), n): 4 for n in (1, 4, 9)}
+    assert Counter(passes) == {(40, tuple(TEXT[40 : 40 + n]), n): 2 * 4 for n in (1, 4, 9)}
+
+
+@pytest.mark.parametrize("change", [0.0, 5.0, -2.0])
+def test_another_length_costs_what_the_first_pass_of_it_takes_longer_than_the_second(change):
+    runner = Watched(change=change)
+    costs = time_change(runner, TEXT, 40, (1, 5), repeats=3, clock=runner.clock)
+    assert costs == pytest.approx(max(change, 0.0))
 
 
 def test_the_usual_lengths_go_from_1_to_32():

@@ -47,13 +47,19 @@ class Costs:
     """Milliseconds on one machine, for one target and one drafter.
 
     read: a target pass over n tokens. propose: n drafted tokens, whatever makes them. plain_host: a plain
-    round outside of its pass; host: a speculative one outside of its passes and of proposing.
+    round outside of its pass; host: a speculative one outside of its passes and of proposing. change: what
+    a target pass takes longer behind one of another length, where runners prepare for lengths.
     """
 
     read: Curve
     propose: Curve
     host: float = 0.0
     plain_host: float = 0.0
+    change: float = 0.0
+
+    def read_behind(self, last: int, n: int) -> float:
+        """A target pass over n tokens behind one over `last`."""
+        return self.read(n) + (self.change if n != last else 0.0)
 
     @property
     def plain_ms(self) -> float:

@@ -188,8 +188,9 @@ class CostRule:
     where rate is what is earned now, in tokens a millisecond, never less than plain decoding earns, and a
     little more out of caution: the best of several sums of estimates promises more than it keeps.
     Looking one token ahead would do only if the marginal cost of reading never fell; measured costs jump
-    and then stay flat. At i = 0 this decides whether to draft at all; after some plain rounds a token is
-    tried all the same, the more rarely the more often it failed.
+    and then stay flat, and a pass as long as the last one may be cheaper than a shorter one. At i = 0 this
+    decides whether to draft at all; after some plain rounds a token is tried all the same, the more rarely
+    the more often it failed.
     """
 
     _FADES, _CAUTION = 0.95, 1.15
@@ -200,7 +201,7 @@ class CostRule:
         self._model, self._free = Acceptance(), Acceptance()
         self._tokens, self._ms = 1.0, costs.plain_ms
         self._idle, self._pause, self._tries = 0, self._FIRST_PAUSE, False
-        self._kept = 0
+        self._kept, self._last = 0, 1
 
     def limit(self) -> int:
         """As many as it ever drafts."""
@@ -227,7 +228,7 @@ class CostRule:
         for n in range(1, len(proposal.tokens) + 1):
             survival *= self._free.chance(proposal, n - 1)
             expected += survival
-            gains.append(expected - self._rate * (self._costs.read(n + 1) - self._costs.read(1)))
+            gains.append(expected - self._rate * (self._read(n + 1) - self._read(1)))
         self._kept = max(range(len(gains)), key=gains.__getitem__)
         return self._kept
 
@@ -239,8 +240,13 @@ class CostRule:
             self._pause = self._FIRST_PAUSE if agreed else min(2 * self._pause, self._LONGEST_PAUSE)
         drafted = len(proposal.tokens) if proposal.passes else self._kept
         self._tokens = self._tokens * self._FADES + len(emitted)
-        self._ms = self._ms * self._FADES + self._costs.round_ms(drafted, proposal.passes)
-        self._kept, self._tries = 0, False
+        change = self._read(drafted + 1) - self._costs.read(drafted + 1)
+        self._ms *= self._FADES
+        self._ms += self._costs.round_ms(drafted, proposal.passes) + change
+        self._last, self._kept, self._tries = drafted + 1, 0, False
+
+    def _read(self, n: int) -> float:
+        return self._costs.read_behind(self._last, n)
 
     @property
     def _rate(self) -> float:
@@ -263,7 +269,7 @@ class CostRule:
             survival *= self._model.at(drafted + m - 1)
             expected += survival
             price = costs.propose(drafted + m) - costs.propose(drafted)
-            price += costs.read(drafted + 1 + m) - costs.read(drafted + 1)
+            price += self._read(drafted + 1 + m) - self._read(drafted + 1)
             if expected > self._rate * price:
                 return True
         return False

@@ -30,21 +30,36 @@ def unheard(done: int, total: int) -> None:
     """Progress that nobody wants to hear of."""
 
 
+def time_once(work: Callable[[], object], clock: Clock, synchronize: Callable[[], None]) -> float:
+    """Milliseconds of a piece of work, the device waited for before and after."""
+    synchronize()
+    start = clock.now()
+    work()
+    synchronize()
+    return 1000 * (clock.now() - start)
+
+
 def time_in_turns(
     work: Mapping[Key, Callable[[], object]],
     repeats: int,
     clock: Clock,
     synchronize: Callable[[], None],
     progress: Progress = unheard,
+    settled: bool = False,
 ) -> dict[Key, tuple[float, ...]]:
-    """Milliseconds of each piece of work, one sample a repetition."""
+    """Milliseconds of each piece of work, one sample a repetition.
+
+    settled: do it once unheeded before every sample, where the first time behind other work is dearer.
+    """
     if repeats < 1:
         raise ValueError(f"timing takes at least one repetition, not {repeats}")
     samples: dict[Key, list[float]] = {key: [] for key in work}
     done, total = 0, (repeats + 1) * len(work)
     for repeat in range(repeats + 1):
         for key in _order(list(work), repeat):
-            milliseconds = _time(work[key], clock, synchronize)
+            if settled:
+                work[key]()
+            milliseconds = time_once(work[key], clock, synchronize)
             if repeat > 0:  # the first was the warm-up
                 samples[key].append(milliseconds)
             done += 1
@@ -68,14 +83,6 @@ def too_noisy(timings: Mapping[Key, Sequence[float]]) -> str | None:
         f"of their median, and beyond {NOISY:.0%} a verdict would be chance; close other programs and "
         "run it again"
     )
-
-
-def _time(work: Callable[[], object], clock: Clock, synchronize: Callable[[], None]) -> float:
-    synchronize()
-    start = clock.now()
-    work()
-    synchronize()
-    return 1000 * (clock.now() - start)
 
 
 def _order(keys: list[Key], repeat: int) -> list[Key]:

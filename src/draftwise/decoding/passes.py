@@ -7,12 +7,13 @@ meets in use. A text that is too short is repeated.
 from collections.abc import Sequence
 from functools import partial
 from itertools import count, cycle, islice
+from statistics import median
 
 from draftwise.core.clock import Clock, SystemClock
 from draftwise.core.errors import OptionError
 from draftwise.core.noise import Randomness
 from draftwise.core.sampling import SamplingState
-from draftwise.core.timing import Progress, time_in_turns, unheard
+from draftwise.core.timing import Progress, time_in_turns, time_once, unheard
 from draftwise.drafters.drafter import Drafter
 from draftwise.models.row import Row
 from draftwise.models.runner import Runner
@@ -34,13 +35,39 @@ def time_reads(
 ) -> dict[int, tuple[float, ...]]:
     """Milliseconds of a target pass over n new tokens behind `context` cached ones, for each n.
 
-    As in verification, each pass answers with logits at all of its positions.
+    As in verification, each pass answers with logits at all of its positions, and follows one of its own
+    length: `time_change` tells what another length costs on top.
     """
     text = _text(ids, context + max(lengths), runner.info.context_length)
     with Row(runner) as row:
         row.prefill(text[:context])
         work = {n: partial(row.logits, text[: context + n], n) for n in lengths}
-        return time_in_turns(work, repeats, clock or SystemClock(), runner.synchronize, progress)
+        clock = clock or SystemClock()
+        return time_in_turns(work, repeats, clock, runner.synchronize, progress, settled=True)
+
+
+def time_change(
+    runner: Runner,
+    ids: Sequence[int],
+    context: int,
+    lengths: tuple[int, int],
+    *,
+    repeats: int = REPEATS,
+    clock: Clock | None = None,
+) -> float:
+    """Milliseconds that a pass takes longer behind one of another length than behind one of its own."""
+    text, clock = (
+        _text(ids, context + max(lengths), runner.info.context_length),
+        clock or SystemClock(),
+    )
+    longer = list[float]()
+    with Row(runner) as row:
+        row.prefill(text[:context])
+        for n in lengths * (repeats + 1):
+            work = partial(row.logits, text[: context + n], n)
+            first, again = (time_once(work, clock, runner.synchronize) for _ in range(2))
+            longer.append(first - again)
+    return max(median(longer[len(lengths) :]), 0.0)  # the first of each was a warm-up
 
 
 def time_proposals(

@@ -16,7 +16,7 @@ from draftwise.core.costs import Costs, Curve
 from draftwise.core.noise import KeyedNoise
 from draftwise.core.sampling import Sampler, SamplingOptions
 from draftwise.core.timing import too_noisy
-from draftwise.decoding.passes import time_proposals, time_reads
+from draftwise.decoding.passes import time_change, time_proposals, time_reads
 from draftwise.drafters.drafter import Drafter
 from draftwise.drafters.lookup import PromptLookup
 from draftwise.drafters.mixed import Mixed
@@ -47,12 +47,12 @@ def calibrate(target: LoadedModel, runner: Runner, drafter: Drafter) -> Costs:
     path = cache_folder() / "costs" / f"{key[:32]}.json"
     if (known := _kept(path)) is not None:
         return known
-    reads, proposals = _measure(target, runner, drafter)
-    costs = Costs(Curve.of(reads), Curve.of(proposals))
+    reads, proposals, change = _measure(target, runner, drafter)
+    costs = Costs(Curve.of(reads), Curve.of(proposals), change=change)
     dear = costs.propose(1) > 0.01 * costs.read(1)  # else its noise decides nothing
     noisy = too_noisy(reads) or (dear and too_noisy(proposals))
     if target.source != "object" and _has_a_name(drafter) and not noisy:
-        keep(path, [costs.read.measured, costs.propose.measured])
+        keep(path, [costs.read.measured, costs.propose.measured, costs.change])
     return costs
 
 
@@ -63,7 +63,9 @@ def _has_a_name(drafter: Drafter) -> bool:
     return isinstance(drafter, PromptLookup | SuffixDrafter)
 
 
-def _measure(target: LoadedModel, runner: Runner, drafter: Drafter) -> tuple[Samples, Samples]:
+def _measure(
+    target: LoadedModel, runner: Runner, drafter: Drafter
+) -> tuple[Samples, Samples, float]:
     ids, clock = target.tokenizer.encode(SAMPLE), SystemClock()
     size = vocabulary_of(target, runner).size
     limit = shared_context(runner, drafter)
@@ -71,6 +73,8 @@ def _measure(target: LoadedModel, runner: Runner, drafter: Drafter) -> tuple[Sam
     context = _CONTEXT if limit is None else max(1, min(_CONTEXT, limit - longest - _SPARE))
     lengths = [n for n in _READS if n <= longest]
     reads = time_reads(runner, ids, context, lengths, repeats=_REPEATS, clock=clock)
+    ends = lengths[0], lengths[len(lengths) // 2]
+    change = time_change(runner, ids, context, ends, repeats=_REPEATS, clock=clock)
     proposals = time_proposals(
         drafter,
         ids,
@@ -82,7 +86,7 @@ def _measure(target: LoadedModel, runner: Runner, drafter: Drafter) -> tuple[Sam
         clock=clock,
         context_length=limit,
     )
-    return reads, proposals
+    return reads, proposals, change
 
 
 def shared_context(runner: Runner, drafter: Drafter) -> int | None:
@@ -96,9 +100,8 @@ def shared_context(runner: Runner, drafter: Drafter) -> int | None:
 def _kept(path: Path) -> Costs | None:
     """What the cache holds; nothing where that is no pair of curves."""
     try:
-        read, propose = (
-            Curve(tuple((int(n), float(ms)) for n, ms in curve)) for curve in kept(path)
-        )
+        *curves, change = kept(path)
+        read, propose = (Curve(tuple((int(n), float(ms)) for n, ms in curve)) for curve in curves)
     except (ValueError, TypeError, OverflowError):
         return None
-    return Costs(read, propose) if read(1) > 0 else None
+    return Costs(read, propose, change=float(change)) if read(1) > 0 else None

@@ -243,8 +243,8 @@ class NothingInCommon(NoDraft):
 
 def highest_probability(logits: Tensor) -> list[float]:
     """Of each row of processed logits [n, vocab], the probability of its likeliest token."""
-    highest = (logits.amax(-1) - logits.logsumexp(-1)).exp()
-    return highest.nan_to_num(0.0).clamp(max=1.0).tolist()  # a wild draft is merely rejected
+    highest = logits.softmax(-1).amax(-1)  # logsumexp takes eight times as long over many -inf
+    return highest.nan_to_num(0.0).tolist()  # a wild draft is merely rejected
 
 
 def _joined(rows: list[Distribution]) -> Distribution | None:

@@ -37,7 +37,8 @@ def test_a_small_model_is_not_worth_a_conversion(fresh):
 @pytest.mark.parametrize(
     ("kind", "weights", "dtype", "told"),
     [
-        ("eager", "int8", "float32", "weights in int8 need --runner openvino"),
+        ("eager", "int8", "float32", "weights int8 need --runner openvino"),
+        ("openvino", "file", "float32", "--weights file is for a GGUF file, and .* is none"),
         ("graph", "auto", "float32", "--runner graph needs a CUDA device"),
         ("openvino", "auto", "float64", "float32 or bfloat16, not on cpu in float64"),
     ],

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 DEFAULT_TARGET, ITS_DRAFT = "qwen2.5-coder-1.5b", "smollm2-135m"
 AUTO, MIXED = "auto", "mixed"
-RUNNERS, WEIGHTS = (AUTO, "eager", "openvino", "graph"), (AUTO, "dtype", "int8", "int4")
+RUNNERS, WEIGHTS = (AUTO, "eager", "openvino", "graph"), (AUTO, "dtype", "int8", "int4", "file")
 OTHERWISE = "suffix"
 """What drafts where the user names nothing: copies, beside the built-in pair's draft if it is that target."""
 
@@ -49,7 +49,8 @@ class ModelOptions:
     )
     weights: str = option(
         "auto",
-        "Bits that the target's weights are kept in: the dtype's, or int8 or int4 (openvino).",
+        "Bits that the target's weights are kept in: the dtype's; on openvino also int8, int4, or file, "
+        "those of a GGUF file, which auto takes in bfloat16.",
         choices=WEIGHTS,
     )
     foreign: str = option(

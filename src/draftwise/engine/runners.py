@@ -21,11 +21,13 @@ from draftwise.engine.pairing import SAMPLE
 from draftwise.engine.settings import versions
 from draftwise.models.devices import describe_machine
 from draftwise.models.eager import EagerRunner
+from draftwise.models.gguf_tokenizer import GGUFHeader, read_header
 from draftwise.models.graph import GraphRunner
 from draftwise.models.loading import LoadedModel
 from draftwise.models.probe import require_rollback, rollback_difference
 from draftwise.models.progress import progress_bar
 from draftwise.models.runner import Runner
+from draftwise.models.sources import find_source
 from draftwise.models.store import cache_folder, keep, kept, made_once
 from draftwise.models.weights import first_line
 
@@ -53,18 +55,36 @@ def open_runner(
 ) -> Runner:
     """Put a model behind the runner of that kind; auto: the faster one on this machine.
 
-    weights: int8 or int4 to keep them in so many bits, which OpenVINO does; dtype: in those of the dtype;
-    auto: the same, or 8 bits on OpenVINO for a model that only guesses.
+    weights: int8 or int4 to keep them in so many bits, or file in those of the GGUF file, which OpenVINO
+    does; dtype: in those of the dtype. auto: of OpenVINO, 8 bits for a model that only guesses, and a GGUF
+    file's own in bfloat16; else the dtype's.
     """
     if kind in _MAKERS and weights in _FEWER:
-        raise OptionError(f"weights in {weights} need --runner openvino: {kind} keeps the dtype's")
+        raise OptionError(f"weights {weights} need --runner openvino: {kind} keeps the dtype's")
     if kind in _MAKERS:
         return _MAKERS[kind](loaded)
-    usual = "int8" if guesses else _dtype(loaded)
-    kept_in = {"auto": usual, "dtype": _dtype(loaded)}.get(weights, weights)
-    if kind == "openvino" or weights in _FEWER:
-        return _converted(loaded, kept_in, threads)
-    return _faster(loaded, kept_in, threads) if _may_convert(loaded) else _eager(loaded)
+    if kind == "auto" and weights not in _FEWER and not _may_convert(loaded):
+        return _eager(loaded)
+    kept_in = _dtype(loaded) if weights == "dtype" else weights
+    if weights == "auto":
+        kept_in = "int8" if guesses else _usual_bits(loaded)
+    faster = kind == "auto" and weights not in _FEWER
+    return (_faster if faster else _converted)(loaded, kept_in, threads)
+
+
+def _usual_bits(loaded: LoadedModel) -> str:
+    """Those of a GGUF file as they are, where a pass is rounded anyway; else those of the dtype."""
+    if loaded.source != "gguf" or loaded.model.dtype != torch.bfloat16:
+        return _dtype(loaded)
+    from draftwise.models.gguf_bits import can_keep
+
+    return "file" if can_keep(_header(loaded)) else _dtype(loaded)
+
+
+def _header(loaded: LoadedModel) -> GGUFHeader:
+    if loaded.source != "gguf":
+        raise OptionError(f"--weights file is for a GGUF file, and {loaded.name} is none")
+    return read_header(find_source(loaded.name).path)
 
 
 def _eager(loaded: LoadedModel) -> Runner:
@@ -86,7 +106,7 @@ def _graph(loaded: LoadedModel) -> Runner:
 _MAKERS = {"eager": _eager, "graph": _graph}
 """Runners that run the transformers model itself."""
 
-_FEWER = ("int8", "int4")
+_FEWER = ("int8", "int4", "file")
 """Weights in fewer bits than any dtype has."""
 
 
@@ -159,6 +179,7 @@ def _converted(
             f"openvino runs on the cpu in float32 or bfloat16, not on {loaded.model.device} in "
             f"{_dtype(loaded)}: choose those, or --runner eager"
         )
+    file = _header(loaded) if weights == "file" else None
     key = key or content_key(loaded.model, weights)
 
     def make(ready: Path) -> None:
@@ -166,7 +187,7 @@ def _converted(
         title = f"Converting {loaded.name} for OpenVINO, {weights}"
         with progress_bar(title, None, True), TemporaryDirectory(dir=ready.parent) as work:
             try:
-                convert(loaded.model, Path(work), weights, loaded.context_length)
+                convert(loaded.model, Path(work), weights, loaded.context_length, file=file)
             except (OSError, MemoryError):
                 raise
             except Exception as error:
@@ -174,7 +195,7 @@ def _converted(
                     f"{loaded.name} cannot be converted for OpenVINO ({first_line(error)}): "
                     "choose --runner eager"
                 ) from error
-            if weights == _dtype(loaded):
+            if weights in (_dtype(loaded), "file"):
                 _require_likeness(OpenVinoRunner(Path(work), threads), loaded)
             os.rename(work, ready)
 

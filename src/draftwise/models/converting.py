@@ -25,6 +25,8 @@ from transformers import PreTrainedModel
 from transformers import __version__ as transformers_version
 from transformers.cache_utils import Cache, CacheLayerMixin
 
+from draftwise.models.gguf_bits import BLOCK, keep_bits
+from draftwise.models.gguf_tokenizer import GGUFHeader
 from draftwise.models.masks import MaskMaker, layer_kinds
 from draftwise.models.merging import merge_products
 
@@ -158,10 +160,12 @@ def convert(
     weights: str,
     context_length: int | None,
     hidden_layers: Sequence[int] = (),
+    file: GGUFHeader | None = None,
 ) -> None:
     """Write the converted model into `folder`, which is there and empty.
 
-    weights: what they are to be kept in: the name of the model's dtype, or "int8" or "int4".
+    weights: what they are to be kept in: the name of the model's dtype, "int8" or "int4", or "file" for
+    the bits of the GGUF file that the model came from.
     """
     config = model.config.get_text_config()
     masks, dtype = MaskMaker.of(config), str(model.dtype).removeprefix("torch.")
@@ -174,9 +178,11 @@ def convert(
     past = example[3 + len(masks.spans) :]
     _name(converted, list(masks.spans), hidden_layers, past)
     _make_stateful(converted, past)
-    merge_products(converted)
     group = 0
-    if weights != dtype:
+    if file is not None:  # by the names of the weights, which merging drops
+        size, group = keep_bits(converted, file, model.config), BLOCK
+    merge_products(converted)
+    if weights in ("int8", "int4"):
         converted, size, group = _compressed(converted, weights)
     ov.save_model(converted, folder / "model.xml", compress_to_fp16=False)
     about = Description(

@@ -33,22 +33,39 @@ _PLAIN = (GGMLQuantizationType.F32, GGMLQuantizationType.F16)
 def unpack_gguf(
     header: GGUFHeader, config: PreTrainedConfig, names: Iterable[str]
 ) -> dict[str, Tensor]:
-    """The file's tensors by the names that transformers gives them, those that the file has.
+    """The file's tensors by the names that transformers gives them, those that the file has."""
+    found = find_tensors(header, config, names)
+    return {name: undo(header, config, name, _unpack(found[name])) for name in found}
+
+
+def find_tensors(
+    header: GGUFHeader, config: PreTrainedConfig, names: Iterable[str]
+) -> dict[str, ReaderTensor]:
+    """The file's tensors as they are, by the names that transformers gives them.
 
     NotImplementedError if llama.cpp changes this architecture's weights in a way not known here.
     """
-    if header.architecture not in _UNDO:
+    if not is_known(header):
         raise NotImplementedError("its weights are not known to the converter")
-    undo = _UNDO[header.architecture]
     kind = next(kind for kind, name in MODEL_ARCH_NAMES.items() if name == header.architecture)
     stems = get_tensor_name_map(kind, config.num_hidden_layers)
     tensors = {tensor.name: tensor for tensor in GGUFReader(header.path).tensors}
-    unpacked = {}
+    found = {}
     for name in names:
         stem, _, suffix = name.rpartition(".")
         if tensor := tensors.get(f"{stems.get_name(stem)}.{suffix}"):
-            unpacked[name] = undo(name, _unpack(tensor), config)
-    return unpacked
+            found[name] = tensor
+    return found
+
+
+def is_known(header: GGUFHeader) -> bool:
+    """Whether it is known here what llama.cpp does to weights of this architecture."""
+    return header.architecture in _UNDO
+
+
+def undo(header: GGUFHeader, config: PreTrainedConfig, name: str, weight: Tensor) -> Tensor:
+    """A weight, or what else has its rows, without what llama.cpp did to it."""
+    return _UNDO[header.architecture](name, weight, config)
 
 
 def _unpack(tensor: ReaderTensor) -> Tensor:

@@ -76,7 +76,7 @@ def test_a_good_and_cheap_draft_is_advised_with_k_interval_and_settings(advise):
     for engine in ("vLLM", "SGLang", "llama.cpp", "transformers"):
         assert f"\n{engine}:\n" in shown
     assert "memory: fits" in shown
-    assert shown.rstrip().splitlines()[-1].startswith("./target; cpu, float32, 1 threads")
+    assert shown.rstrip().splitlines()[-1].startswith("./target; cpu, float32, eager, 1 threads")
 
 
 def test_where_speculation_does_not_pay_the_settings_are_those_of_plain_decoding(advise):

@@ -63,7 +63,7 @@ def test_the_sweep_the_workloads_and_what_was_proved_are_shown(command, argument
     rows = [line.split() for line in shown.splitlines() if line.startswith(("loops ", "verse "))]
     assert {tuple(row[:3]) for row in rows} >= {("verse", "lookup", "2"), ("verse", "./draft", "2")}
     assert "Of 10 speculative runs, 10 wrote the very text of plain decoding." in shown
-    assert "cpu, float32, 1 threads" in " ".join(shown.split())
+    assert "cpu, float32, eager, 1 threads" in " ".join(shown.split())
     records = read_records(tmp_path / "out.jsonl")
     assert len(of_kind(records, PassesRecord)) == 3
     assert len(of_kind(records, AgreementRecord)) == 3 * 2

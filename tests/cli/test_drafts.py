@@ -38,7 +38,7 @@ def test_every_drafter_has_a_row_over_all_texts_and_one_for_each_workload(drafts
         rows = [line.split() for line in by_workload.splitlines() if line.startswith("loops ")]
         assert drafter in [row[1] for row in rows]
     assert "speculative runs" in shown
-    assert "./target; cpu, float32, 1 threads" in " ".join(shown.split())
+    assert "./target; cpu, float32, eager, 1 threads" in " ".join(shown.split())
 
 
 def test_json_has_the_rows_of_the_tables_and_the_explanations(drafts):

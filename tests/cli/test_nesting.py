@@ -39,7 +39,7 @@ def test_both_tables_of_the_essay_and_the_largest_difference(nesting):
     assert "largest numerical difference" in shown
     assert "rounding in float32 explains up to 0.001" in shown
     assert "One pass answers every prefix." in shown
-    assert "./target; cpu, float32, 1 threads" in " ".join(shown.split())
+    assert "./target; cpu, float32, eager, 1 threads" in " ".join(shown.split())
 
 
 def test_without_a_text_it_is_the_essays(nesting):

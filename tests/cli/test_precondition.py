@@ -43,7 +43,7 @@ def test_the_table_gives_medians_ratios_and_a_bar_for_each_length(precondition):
     assert [row[0] for row in rows] == ["1", "2", "4"]
     assert rows[0][5] == "1.00x"
     assert any(word in shown for word in ("Speculation ", "too noisy to say"))
-    assert "cpu, float32, 1 threads" in " ".join(shown.split())
+    assert "cpu, float32, eager, 1 threads" in " ".join(shown.split())
 
 
 def test_json_is_one_object_with_an_entry_for_each_context(precondition):

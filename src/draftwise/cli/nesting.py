@@ -112,8 +112,9 @@ def footer(met: "Conditions") -> "Text":
     """What took effect, in a line."""
     from rich.text import Text
 
-    settings = met.settings
-    where = f"{settings['device']}, {settings['dtype']}, {met.threads} threads, {met.machine}"
+    from draftwise.engine.settings import in_words
+
+    where = in_words(met.settings, met.threads, met.machine)
     versions = ", ".join(f"{name} {number}" for name, number in met.versions.items())
     return Text(f"{met.target}; {where}; {versions}", style="dim")
 

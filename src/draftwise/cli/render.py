@@ -7,6 +7,7 @@ from rich.text import Text
 from draftwise.decoding.proof import Identity
 from draftwise.decoding.round import Origin
 from draftwise.engine.result import Measured, Result
+from draftwise.engine.settings import in_words
 
 STYLES = {
     Origin.ACCEPTED: "green",
@@ -101,7 +102,7 @@ def _outside(run: Measured) -> float | None:
 
 def _footer(result: Result) -> list[Text]:
     settings, versions = result.settings, result.versions
-    where = f"{settings['device']}, {settings['dtype']}, {settings['threads']} threads, {settings['machine']}"
+    where = in_words(settings, settings["threads"], settings["machine"])
     return [
         Text(),
         *(Text(f"note: {note}", style="yellow") for note in result.notes),

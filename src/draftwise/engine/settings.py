@@ -1,6 +1,7 @@
 """What took effect: part of every result, and the key under which measured costs are kept."""
 
 import platform
+from collections.abc import Mapping
 from importlib.metadata import version
 from importlib.util import find_spec
 
@@ -47,6 +48,16 @@ def draft_settings(drafter: Drafter) -> dict[str, object]:
             "draft_weight_bytes": info.weight_bytes,
         }
     return settings
+
+
+def in_words(settings: Mapping[str, object], threads: object, machine: object) -> str:
+    """Where models ran and how: what of the settings decides about speed and numerics."""
+    parts = [settings[name] for name in ("device", "dtype", "runner") if name in settings]
+    if settings.get("weights", settings["dtype"]) != settings["dtype"]:
+        parts.append(f"weights {settings['weights']}")
+    if settings.get("draft_weights") != settings.get("draft_dtype"):
+        parts.append(f"draft's weights {settings['draft_weights']}")
+    return f"{', '.join(map(str, parts))}, {threads} threads, {machine}"
 
 
 def versions() -> dict[str, str]:

@@ -27,7 +27,10 @@ class Translation(Protocol):
         ...
 
     def to_target(self, logits: Tensor) -> Tensor:
-        """Logits of the draft [n, width] over the target's vocabulary; -inf where it has no token."""
+        """Logits of the draft [n, width] over the target's vocabulary; -inf where it has no token.
+
+        Good until the next call, which may use the memory again.
+        """
         ...
 
 
@@ -79,6 +82,7 @@ class Foreign:
         self._held: list[int] = []
         self._written = list(dictionary.beginning)
         self._common = [(0, len(self._written))]
+        self._moved: Tensor | None = None
 
     def follow(self, ids: list[int]) -> list[int]:
         """Keep what is common with the last sequence and write the rest."""
@@ -98,11 +102,14 @@ class Foreign:
         return self._written[:]
 
     def to_target(self, logits: Tensor) -> Tensor:
-        """Move the logits of shared tokens to the target's ids."""
+        """Move the logits of shared tokens to the target's ids; the memory of one row is used again."""
         ours, theirs = self._dictionary.columns(logits.device)
-        width = len(self._dictionary.target.bytes)
-        moved = logits.new_full((logits.shape[0], width), -torch.inf)
-        return moved.index_copy(1, ours, logits[:, theirs])
+        moved = self._moved
+        if moved is None or len(moved) != len(logits):
+            shape = len(logits), len(self._dictionary.target.bytes)
+            moved = logits.new_full(shape, -torch.inf)
+            self._moved = moved if len(logits) == 1 else None  # memory of half a MB is new every time
+        return moved.index_copy_(1, ours, logits[:, theirs])
 
     def _write(self, token: int, pending: bytes) -> bytes:
         """Write one more target token; return the bytes that wait for the rest of their character."""

@@ -1,7 +1,6 @@
 """The command line: build, run, table."""
 
 import argparse
-import json
 import signal
 import sys
 from dataclasses import replace
@@ -9,8 +8,10 @@ from pathlib import Path
 
 from benchmarks.peers.environments import ENVIRONMENTS, FOLDER, build
 from benchmarks.peers.peers import CLASSES, PEERS
+from benchmarks.peers.results import Outcome
 from benchmarks.peers.run import run
 from benchmarks.peers.table import show
+from draftwise.core.errors import DraftwiseError
 from draftwise.engine.options import DEFAULT_TARGET, ITS_DRAFT
 from draftwise.measure.workloads import choose
 from draftwise.models.devices import available_cores
@@ -28,7 +29,7 @@ def main() -> None:
         FOLDER.mkdir(parents=True, exist_ok=True)
         build(options.names or list(ENVIRONMENTS), options.jobs, options.again)
     elif options.command == "table":
-        show(json.loads(options.results.read_text()))
+        show(Outcome.read(options.results))
     else:
         _run(options)
 
@@ -44,8 +45,8 @@ def _parser() -> argparse.ArgumentParser:
     measure.add_argument("--out", type=Path, default=FOLDER / "results.json")
     measure.add_argument("--target", default=DEFAULT_TARGET, help="a built-in model")
     measure.add_argument("--draft", default=ITS_DRAFT, help="a built-in model")
-    measure.add_argument("--tokens", type=int, default=64)
-    measure.add_argument("--repeats", type=int, default=3)
+    measure.add_argument("--tokens", type=int, default=48)
+    measure.add_argument("--repeats", type=int, default=2)
     measure.add_argument("--limit", type=int, default=1, help="prompts of each workload")
     measure.add_argument("--workload", action="append", default=[], help="repeatable; default: all")
     measure.add_argument("--peer", action="append", help="repeatable; default: all")
@@ -70,16 +71,14 @@ def _run(options: argparse.Namespace) -> None:
     given = {
         name: getattr(options, name)
         for name in (
-            [
-                "target",
-                "draft",
-                "tokens",
-                "repeats",
-                "limit",
-                "threads",
-                "lookup_tokens",
-                "draft_tokens",
-            ]
+            "target",
+            "draft",
+            "tokens",
+            "repeats",
+            "limit",
+            "threads",
+            "lookup_tokens",
+            "draft_tokens",
         )
     } | {"end_ids": sorted(target.end_ids)}
     del target  # its memory is the workers'
@@ -91,7 +90,11 @@ def _run(options: argparse.Namespace) -> None:
         and options.precision in (None, peer.precision)
     ]
     run(peers, prompts, given, weights, options.out)
-    show(json.loads(options.out.read_text()))
+    show(Outcome.read(options.out))
 
 
-main()
+if __name__ == "__main__":
+    try:
+        main()
+    except DraftwiseError as error:
+        sys.exit(str(error))

@@ -118,7 +118,13 @@ def build(names: list[str], jobs: int, again: bool = False) -> None:
 def _build(environment: Environment, folder: Path, jobs: int) -> str | None:
     """The reason why it failed, in one line; None if all is well. The whole log lies beside it."""
     shutil.rmtree(folder, ignore_errors=True)
-    venv.create(folder, with_pip=True)
+    try:
+        venv.create(folder, with_pip=True)
+    except (
+        OSError,
+        subprocess.CalledProcessError,
+    ) as error:  # some systems' Python has no ensurepip
+        return f"no virtual environment: {error}"
     pip = [str(environment.python), "-m", "pip"]
     settings = os.environ | {"MAX_JOBS": str(jobs), "LLAMA_CPP_BUILD_JOBS": str(jobs)}
     if environment.compiles:

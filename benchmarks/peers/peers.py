@@ -17,8 +17,11 @@ from benchmarks.peers.environments import ENVIRONMENTS, ROOT
 
 _WORKERS = Path(__file__).parent / "workers"
 
-DRAFTED = ("draft", "mixed", "assisted", "assisted-fixed")
+DRAFTED = ("draft", "mixed", "assisted")
 """Settings that take a draft model."""
+
+OURS = "draftwise"
+"""What the others are compared with: it takes part in every crew."""
 
 CLASSES = {"bfloat16": "equal precision (bfloat16)", "4-bit": "what a user would run (4-bit)"}
 
@@ -39,6 +42,10 @@ class Peer:
     files: Callable[[str, str], Path | str]
     model_options: tuple[tuple[str, str], ...] = ()
 
+    def key(self, setting: str) -> tuple[str, str, str]:
+        """What a setting's answers are kept under."""
+        return self.name, self.precision, setting
+
     @property
     def weights(self) -> float:
         """Bytes of memory for each weight, what is kept beside the weights included."""
@@ -51,7 +58,7 @@ def _folder(name: str, precision: str) -> Path:
 
 def _ours(precision: str, *settings: str, **options: str) -> Peer:
     return Peer(
-        "draftwise", precision, settings, "ours.py", None, lambda name, _: name, (*options.items(),)
+        OURS, precision, settings, "ours.py", None, lambda name, _: name, (*options.items(),)
     )
 
 
@@ -71,27 +78,32 @@ def _vllm(setting: str) -> Peer:
     return Peer("vLLM", "bfloat16", (setting,), "vllm_cpu.py", "vllm", _folder)
 
 
-_OURS = ("plain", "lookup", "suffix", "mixed")
-_THEIRS = ("plain", "lookup", "draft")
+_OURS = ("plain", "suffix", "mixed")
+_ALONE = ("plain", "lookup")
 
 PEERS = (
-    # In the order in which they share memory: those that are compared most closely are neighbours.
+    # Drafts stand last: engines that refuse a draft of another vocabulary hold no memory after that.
     _ours("bfloat16", *_OURS, dtype="bfloat16"),
-    *(_genai("bfloat16", setting) for setting in _THEIRS),
-    *(_llama("bfloat16", setting) for setting in _THEIRS),
+    *(_genai("bfloat16", setting) for setting in _ALONE),
+    *(_llama("bfloat16", setting) for setting in _ALONE),
+    *(_vllm(setting) for setting in _ALONE),
     Peer(
         "transformers",
         "bfloat16",
-        ("plain", "lookup", "assisted", "assisted-fixed"),
+        ("plain", "lookup", "assisted"),
         "hf.py",
         "transformers",
         _folder,
     ),
-    *(_vllm(setting) for setting in _THEIRS),
     Peer("FlashSpec", "bfloat16", ("lookup", "draft"), "flash.py", "flashspec", _folder),
+    _vllm("draft"),
+    _genai("bfloat16", "draft"),
+    _llama("bfloat16", "draft"),
     _ours("4-bit", *_OURS, dtype="bfloat16", weights="int4"),
-    *(_genai("4-bit", setting) for setting in _THEIRS),
-    *(_llama("4-bit", setting) for setting in _THEIRS),
+    *(_genai("4-bit", setting) for setting in _ALONE),
+    *(_llama("4-bit", setting) for setting in _ALONE),
+    _genai("4-bit", "draft"),
+    _llama("4-bit", "draft"),
 )
 
 
@@ -99,19 +111,23 @@ class WorkerError(Exception):
     """A worker ended, or could not do what it was asked; in one line."""
 
 
+def _python(environment: str) -> Path:
+    """The interpreter of an environment; WorkerError if it was not built."""
+    found = ENVIRONMENTS[environment]
+    if found.failure.exists():
+        reason = found.failure.read_text().strip()
+        raise WorkerError(f"its environment could not be built: {reason}")
+    if not found.python.exists():
+        raise WorkerError("its environment is not here: run the build first")
+    return found.python
+
+
 class Worker:
     """A peer's process. failures: settings that it could not open, and why. versions: of its packages."""
 
     def __init__(self, peer: Peer, settings: Sequence[str], options: Mapping[str, Any]) -> None:
         self.peer = peer
-        python = ENVIRONMENTS[peer.environment].python if peer.environment else sys.executable
-        if not Path(python).exists():
-            failure = ENVIRONMENTS[peer.environment or ""].failure
-            raise WorkerError(
-                f"its environment could not be built: {failure.read_text().strip()}"
-                if failure.exists()
-                else "its environment is not here: run the build first"
-            )
+        python = _python(peer.environment) if peer.environment else sys.executable
         files = {
             which: str(peer.files(options[which], peer.precision)) for which in ("target", "draft")
         }
@@ -131,7 +147,7 @@ class Worker:
         self._reader.start()
         try:
             ready = self._read()
-        except WorkerError:
+        except BaseException:  # an interruption too: a worker that is still loading would go on
             self.close()
             raise
         self.failures: dict[str, str] = ready["failures"]

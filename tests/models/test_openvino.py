@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 pytest.importorskip("openvino")
 
 from draftwise.models import openvino
-from draftwise.models.converting import content_key, convert, is_converted
+from draftwise.models.converting import Description, content_key, convert, is_converted
 from draftwise.models.openvino import OpenVinoRunner
 from draftwise.models.runner import Read, Runner
 from draftwise.testing.toys import CONFIGS, toy
@@ -179,15 +179,16 @@ def test_what_is_converted_is_named_by_weights_settings_and_precision(tmp_path: 
     assert content_key(one, "float32") in keys, "the model is as it was"
 
 
-@pytest.mark.parametrize(("weights", "near"), [("int8", 0.5), ("int4", 3.0)])
+@pytest.mark.parametrize(("weights", "near", "group"), [("int8", 0.5, 128), ("int4", 3.0, 32)])
 def test_weights_in_fewer_bits_take_fewer_bytes_and_stay_near(
-    tmp_path: Path, weights: str, near: float, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, weights: str, near: float, group: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("nncf")
     model = toy(dtype=torch.float32)
     convert(model, tmp_path, weights, 512)
     assert capfd.readouterr().out == "", "text goes there"
     runner = OpenVinoRunner(tmp_path, threads=1)
+    assert Description.read(tmp_path).group == group, "a pass multiplies by groups as long"
     assert runner.info.weights == weights
     assert runner.info.weight_bytes < 0.6 * sum(weight.nbytes for weight in model.parameters())
     assert_near(read(runner, runner.add_row(), text(9)), alone(model, text(9)), near)

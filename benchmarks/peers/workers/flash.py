@@ -1,6 +1,7 @@
 """FlashSpec on the CPU: prompt lookup. Its draft models must share the target's vocabulary."""
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from line import Answer, Decode, serve
 from transformers import AutoModelForCausalLM
 
 
+@cache
 def _load(folder: str) -> Any:
     return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16).eval()
 
@@ -40,7 +42,12 @@ def open_setting(setting: str, options: Mapping[str, Any]) -> Decode:
 
     def decode(ids: list[int], tokens: int) -> Answer:
         result = engine.generate(torch.tensor([ids]), tokens, eos_token_ids=options["end_ids"])
-        return Answer(result.output_ids[0, : result.n_tokens_generated].tolist())
+        written = result.output_ids[0, : result.n_tokens_generated].tolist()
+        steps = result.arm_steps
+        drafted, accepted = (
+            sum(getattr(s, name) for s in steps) for name in ("proposed", "accepted")
+        )
+        return Answer(written, None, drafted, accepted, len(steps))
 
     return decode
 

@@ -39,7 +39,11 @@ def open_setting(setting: str, options: Mapping[str, Any]) -> Decode:
         )
         result = pipeline.generate(inputs, config)
         first = result.perf_metrics.get_ttft().mean / 1000
-        return Answer(list(result.tokens[0]), first)
+        told = result.extended_perf_metrics
+        if told is None:  # it tells of draft models alone
+            return Answer(list(result.tokens[0]), first)
+        drafted, accepted = told.get_num_draft_tokens(), told.get_num_accepted_tokens()
+        return Answer(list(result.tokens[0]), first, drafted, accepted)
 
     return decode
 

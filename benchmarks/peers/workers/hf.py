@@ -31,27 +31,22 @@ def _load(folder: str) -> Any:
     return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16).eval()
 
 
-def _assistance(setting: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    assistant = _load(options["draft"])
-    if setting == "assisted-fixed":
-        assistant.generation_config.num_assistant_tokens = options["draft_tokens"]
-        assistant.generation_config.num_assistant_tokens_schedule = "constant"
-        assistant.generation_config.assistant_confidence_threshold = 0.0
+def _assistance(options: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "assistant_model": assistant,
+        "assistant_model": _load(options["draft"]),
         "tokenizer": AutoTokenizer.from_pretrained(options["target"]),
         "assistant_tokenizer": AutoTokenizer.from_pretrained(options["draft"]),
     }
 
 
 def open_setting(setting: str, options: Mapping[str, Any]) -> Decode:
-    """plain, lookup, assisted (with the library's defaults), or assisted-fixed (a fixed number of tokens)."""
+    """plain, lookup, or assisted, with the library's own number of tokens."""
     torch.set_num_threads(options["threads"])
     model, named = _load(options["target"]), {}
     if setting == "lookup":
         named = {"prompt_lookup_num_tokens": options["lookup_tokens"]}
-    elif setting.startswith("assisted"):
-        named = _assistance(setting, options)
+    elif setting == "assisted":
+        named = _assistance(options)
 
     def decode(ids: list[int], tokens: int) -> Answer:
         prompt, streamer = torch.tensor([ids]), _FirstToken()

@@ -42,6 +42,9 @@ def open_setting(setting: str, options: Mapping[str, Any]) -> Decode:
     atexit.register(server.kill)
     address = f"http://127.0.0.1:{port}"
     _wait(server, address, log)
+    if setting == "draft" and (refusal := _line(log, "speculative decoding context")):
+        server.kill()  # it would go on, and decode plainly
+        raise ValueError(refusal)
 
     def decode(ids: list[int], tokens: int) -> Answer:
         request = {
@@ -53,7 +56,13 @@ def open_setting(setting: str, options: Mapping[str, Any]) -> Decode:
             "return_tokens": True,
         }
         answer = _ask(f"{address}/completion", request)
-        return Answer(answer["tokens"], answer["timings"]["prompt_ms"] / 1000)
+        told = answer["timings"]
+        return Answer(
+            answer["tokens"],
+            told["prompt_ms"] / 1000,
+            told.get("draft_n", 0),  # left out where nothing was drafted
+            told.get("draft_n_accepted", 0),
+        )
 
     return decode
 
@@ -71,7 +80,9 @@ def _wait(server: subprocess.Popen[bytes], address: str, log: Path) -> None:
     end = time.monotonic() + _PATIENCE
     while time.monotonic() < end:
         if server.poll() is not None:
-            raise RuntimeError(f"llama-server ended with {server.returncode}: {_error(log)}")
+            raise RuntimeError(
+                f"llama-server ended with {server.returncode}: {_line(log, ' E ', 'error')}"
+            )
         try:
             _ask(f"{address}/health")
             return
@@ -80,9 +91,11 @@ def _wait(server: subprocess.Popen[bytes], address: str, log: Path) -> None:
     raise TimeoutError("llama-server did not come up")
 
 
-def _error(log: Path) -> str:
-    told = [line.strip() for line in log.read_text().splitlines() if line.strip()] or [""]
-    return next((line for line in told if " E " in line or "error" in line.lower()), told[-1])
+def _line(log: Path, *words: str) -> str:
+    """The first line that holds one of these words, without the time that it begins with."""
+    lines = log.read_text().splitlines()
+    found = next((line for line in lines if any(word in line for word in words)), "")
+    return found.split(" E ")[-1].strip()
 
 
 if __name__ == "__main__":

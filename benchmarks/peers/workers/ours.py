@@ -1,12 +1,14 @@
 """draftwise itself: one target, and a drafter for each setting."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
 from line import Answer, Decode, serve
 
 from draftwise import Engine
+from draftwise.core.costs import Costs
+from draftwise.core.counters import RoundCount
 from draftwise.engine.load import load_drafter, load_runner
 from draftwise.engine.options import ModelOptions
 from draftwise.models.devices import set_threads
@@ -18,8 +20,14 @@ def _target(options: ModelOptions) -> Any:
     return load_runner(options.target, options)
 
 
+def _predicted(costs: Costs, rounds: Sequence[RoundCount]) -> float:
+    """tau / (k c + v(k+1)): tau as it was counted, k that of each round, c and v as they were measured."""
+    spent = sum(costs.round_ms(r.drafted, r.draft_passes) for r in rounds)
+    return costs.plain_ms * sum(r.emitted for r in rounds) / spent
+
+
 def open_setting(setting: str, options: Mapping[str, Any]) -> Decode:
-    """plain, lookup, suffix or mixed, with -k auto."""
+    """plain, lookup, suffix or mixed, with -k auto; the time to the first token is that of the prefill."""
     chosen = ModelOptions(
         target=options["target"], threads=options["threads"], **options["model_options"]
     )
@@ -28,8 +36,17 @@ def open_setting(setting: str, options: Mapping[str, Any]) -> Decode:
     engine = Engine(loaded, runner, load_drafter(name, loaded, runner, chosen), {})
 
     def decode(ids: list[int], tokens: int) -> Answer:
-        result = engine.generate(ids, tokens=tokens)
-        return Answer(result.token_ids, result.times.prefill)
+        with engine.stream(ids, tokens=tokens) as stream:
+            counts = [round_.count for round_ in stream]
+        result = stream.result
+        return Answer(
+            list(result.token_ids),
+            result.times.prefill,
+            result.counters.drafted,
+            result.counters.accepted,
+            result.counters.rounds,
+            None if setting == "plain" else _predicted(engine.costs, counts),
+        )
 
     return decode
 

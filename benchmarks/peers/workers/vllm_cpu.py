@@ -20,8 +20,18 @@ def _speculation(setting: str, options: Mapping[str, Any]) -> dict[str, Any] | N
             "method": "draft_model",
             "model": options["draft"],
             "num_speculative_tokens": options["draft_tokens"],
+            "use_heterogeneous_vocab": True,  # tokens that both vocabularies have
         }
     return None
+
+
+def _drafted(engine: Any) -> tuple[int, int]:
+    """Tokens drafted and accepted since the engine began."""
+    values = {metric.name: getattr(metric, "value", 0) for metric in engine.get_metrics()}
+    drafted, accepted = (
+        values.get(f"vllm:spec_decode_num_{which}_tokens", 0) for which in ("draft", "accepted")
+    )
+    return drafted, accepted
 
 
 def open_setting(setting: str, options: Mapping[str, Any]) -> Decode:
@@ -51,9 +61,11 @@ def open_setting(setting: str, options: Mapping[str, Any]) -> Decode:
     def decode(ids: list[int], tokens: int) -> Answer:
         sampling = SamplingParams(temperature=0, max_tokens=tokens)
         sampling.stop_token_ids = options["end_ids"]
+        before = _drafted(engine)
         [result] = engine.generate([{"prompt_token_ids": ids}], sampling, use_tqdm=False)
+        drafted, accepted = (now - then for now, then in zip(_drafted(engine), before, strict=True))
         first = getattr(result.metrics, "first_token_latency", None)
-        return Answer(list(result.outputs[0].token_ids), first)
+        return Answer(list(result.outputs[0].token_ids), first, drafted, accepted)
 
     return decode
 

@@ -108,7 +108,9 @@ class Foreign:
         if moved is None or len(moved) != len(logits):
             shape = len(logits), len(self._dictionary.target.bytes)
             moved = logits.new_full(shape, -torch.inf)
-            self._moved = moved if len(logits) == 1 else None  # memory of half a MB is new every time
+            self._moved = (
+                moved if len(logits) == 1 else None
+            )  # memory of half a MB is new every time
         return moved.index_copy_(1, ours, logits[:, theirs])
 
     def _write(self, token: int, pending: bytes) -> bytes:

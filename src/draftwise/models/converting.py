@@ -292,5 +292,6 @@ def _compressed(converted: ov.Model, weights: str) -> tuple[ov.Model, int, int]:
     with redirect_stdout(io.StringIO()):  # its progress would go where the text does
         compressed = nncf.compress_weights(converted, **how[weights])
     constants = [node for node in compressed.get_ops() if node.get_type_name() == "Constant"]
-    grouped = [node.shape[2] for node in constants if node.get_element_type() in _FOUR_BITS]
-    return compressed, sum(c.get_byte_size() for c in constants), min(grouped, default=_GROUP)
+    fours = [list(node.shape) for node in constants if node.get_element_type() in _FOUR_BITS]
+    groups = [shape[-1] for shape in fours if shape[-1] > 1]  # zero points are in 4 bits too
+    return compressed, sum(c.get_byte_size() for c in constants), min(groups, default=_GROUP)

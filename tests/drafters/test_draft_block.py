@@ -1,5 +1,7 @@
 """A block that is drafted in one call is, token for token, the one that is drafted token by token."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 
@@ -41,6 +43,17 @@ def sessions(context_length: int | None = None) -> tuple[Counting, DraftSession,
     runner = Counting(DRAFT, context_length)
     eager = EagerRunner(DRAFT, context_length)
     return runner, DraftModel(runner, "draft").open(), DraftModel(eager, "draft").open()
+
+
+def watched(name: str, copies: list[str]) -> Callable:
+    """A method of tensors that notes that it is called."""
+    method = getattr(torch.Tensor, name)
+
+    def noted(tensor, *args):
+        copies.append(name)
+        return method(tensor, *args)
+
+    return noted
 
 
 def proposals(block, stepwise, ids, k, noise=KeyedNoise, goes_on=None, **sampling):
@@ -116,3 +129,36 @@ def test_a_draft_whose_logits_are_no_numbers_proposes_nothing(monkeypatch) -> No
     assert (wild.tokens, wild.note) == ((), "the draft model's logits are infinite or not a number")
     monkeypatch.undo()
     assert proposals(block, block, PROMPT, 3)[0].tokens == good.tokens
+
+
+@samplings
+@pytest.mark.parametrize("k", [1, 4])
+def test_what_was_drafted_and_the_verdict_reach_the_host_in_one_copy_a_round(
+    sampling, k, monkeypatch
+) -> None:
+    _, block, _ = sessions()
+    asked = request(PROMPT, k=k, max_tokens=60, num_leading=0, **sampling)
+    with Row(EagerRunner(TARGET)) as row:
+        expected = plain(asked, row)
+    copies = []
+    for name in ("tolist", "item", "cpu", "numpy", "__int__", "__float__"):
+        monkeypatch.setattr(torch.Tensor, name, watched(name, copies))
+    with Row(GraphRunner(TARGET)) as row:
+        run = speculate(asked, row, block)
+    monkeypatch.undo()
+    assert run.token_ids == expected.token_ids
+    assert len(run.token_ids) == 60
+    assert len(copies) == len(run.rounds)
+
+
+def test_a_row_knows_what_was_drafted_behind_it_and_reads_none_of_it_again() -> None:
+    runner = Counting(DRAFT)
+    with Row(runner) as row:
+        tokens = row.draft(PROMPT, 4, lambda logits: logits.argmax(-1))
+        behind = row.logits_behind(PROMPT, tokens)
+        read = row.tokens_read
+        again = row.logits([*PROMPT, *tokens, 5])
+        assert row.tokens_read == read + 1
+    with Row(EagerRunner(DRAFT)) as row:
+        torch.testing.assert_close(behind, row.logits([*PROMPT, *tokens], 5), atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(again, row.logits([*PROMPT, *tokens, 5]), atol=1e-4, rtol=1e-4)

@@ -224,6 +224,19 @@ def test_a_block_is_what_reading_token_by_token_would_have_drafted(kind: str, st
         assert_near(read(runner, row, [3]), read(oracle, beside, [3]))
 
 
+@kinds
+def test_a_block_that_lies_on_the_device_is_read_like_any_tokens(kind: str) -> None:
+    runner, oracle = graph(kind)
+    row, beside = runner.add_row(), oracle.add_row()
+    for count, k in ((9, 3), (1, 1), (2, 4), (1, 31), (1, 40)):
+        tokens, block = text(count, seed=k), text(k, seed=100 + k)
+        got = runner.read_block(row, tokens, torch.tensor(block))
+        assert_near(got, read(oracle, beside, [*tokens, *block], k + 1))
+        assert runner.length(row) == oracle.length(beside)
+        runner.crop(row, runner.length(row) - k // 2)
+        oracle.crop(beside, oracle.length(beside) - k // 2)
+
+
 def test_whoever_chooses_sees_the_logits_of_each_token_and_may_keep_them() -> None:
     runner, oracle = graph()
     row, beside, seen = runner.add_row(), oracle.add_row(), []

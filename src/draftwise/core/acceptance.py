@@ -8,14 +8,14 @@ them. Whatever the proposal was, the tokens that a rule lets through follow the 
 To add a rule, write a function of this signature, enter it in RULES, and add it to the law test.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from draftwise.core.distributions import Dense, Distribution, OneHot
-from draftwise.core.noise import Randomness
-from draftwise.core.proposals import Proposal, Verdict
+from draftwise.core.noise import DeviceRandomness, Randomness
+from draftwise.core.proposals import DeviceTokens, Proposal, Verdict
 
 Rule = Callable[[Proposal, Distribution, Randomness, int], Verdict]
 """(proposal, p with k + 1 rows, randomness, position of the first proposed token) -> verdict."""
@@ -27,9 +27,9 @@ def match(proposal: Proposal, p: Distribution, randomness: Randomness, position:
     Exact for any draft, greedy included, since q is not looked at. With keyed noise the text is a
     function of the seed alone.
     """
-    own = randomness.draw(p, position)
+    proposed, own = _in_one_copy(proposal.tokens, p, randomness, position)
     num_accepted = 0
-    for token, target_token in zip(proposal.tokens, own, strict=False):
+    for token, target_token in zip(proposed, own, strict=False):
         if token != target_token:
             break
         num_accepted += 1
@@ -79,6 +79,18 @@ def block(proposal: Proposal, p: Distribution, randomness: Randomness, position:
     if longest == k:
         return _draw_bonus(p, randomness, position)
     return _draw_residual(longest, weight[longest], proposal, p, randomness, position)
+
+
+def _in_one_copy(
+    proposed: Sequence[int], p: Distribution, randomness: Randomness, position: int
+) -> tuple[Sequence[int], list[int]]:
+    """The proposed tokens, and the target's own."""
+    if not isinstance(proposed, DeviceTokens) or not isinstance(randomness, DeviceRandomness):
+        return proposed, randomness.draw(p, position)
+    own = randomness.choose(p, position)
+    both = torch.cat([proposed.ids.to(own.device), own]).tolist()
+    proposed.tell(both[: len(proposed)])
+    return proposed, both[len(proposed) :]
 
 
 RULES: Mapping[str, Rule] = {"match": match, "rejection": rejection, "block": block}

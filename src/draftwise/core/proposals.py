@@ -1,8 +1,44 @@
 """What a drafter hands to a rule, and what the rule hands back."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import overload
+
+from torch import Tensor
 
 from draftwise.core.distributions import Distribution
+
+
+class DeviceTokens(Sequence[int]):
+    """Tokens that lie on a device, int64 [n]. The host learns them when it is told, or first looks.
+
+    A round has to bring two things to the host, what was drafted and what the target says to it. So the
+    target reads the one where it lies, and a rule may bring both in one copy.
+    """
+
+    def __init__(self, ids: Tensor) -> None:
+        self.ids = ids
+        self._known: tuple[int, ...] | None = None
+
+    def tell(self, tokens: Sequence[int]) -> None:
+        """Say what they are, whoever has copied them."""
+        self._known = tuple(tokens)
+
+    def __len__(self) -> int:
+        return self.ids.shape[0]
+
+    @overload
+    def __getitem__(self, index: int) -> int: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[int, ...]: ...
+    def __getitem__(self, index: int | slice) -> int | tuple[int, ...]:
+        if self._known is None:
+            self.tell(self.ids.tolist())
+        assert self._known is not None
+        return self._known[index]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and self[:] == tuple(other)
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +52,7 @@ class Proposal:
     note: why there are fewer tokens than were asked for, where the drafter knows.
     """
 
-    tokens: tuple[int, ...] = ()
+    tokens: Sequence[int] = ()
     q: Distribution | None = None
     passes: int = 0
     note: str | None = None

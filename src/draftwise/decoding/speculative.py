@@ -10,7 +10,7 @@ from collections.abc import Generator
 
 from draftwise.core.clock import PhaseTimer
 from draftwise.core.lookahead import Lookahead
-from draftwise.core.proposals import Proposal
+from draftwise.core.proposals import DeviceTokens, Proposal
 from draftwise.decoding.generation import Generation
 from draftwise.decoding.round import Round
 from draftwise.drafters.drafter import DraftSession
@@ -35,8 +35,7 @@ def speculative(
             proposed = _propose(generation, drafter, timer)
             proposal = _worth_checking(generation.lookahead, proposed)
             with timer.phase("verify"):
-                block = generation.ids + list(proposal.tokens)
-                logits = target.logits(block, len(proposal.tokens) + 1)
+                logits = target.logits_behind(generation.ids, proposal.tokens)
             round_ = generation.judge(logits, proposal)
             generation.lookahead.learn(proposed, round_.tokens)
         yield round_.timed(timer.times() - before)
@@ -64,6 +63,8 @@ def _propose(generation: Generation, drafter: DraftSession, timer: PhaseTimer) -
         )
     if len(proposal.tokens) > k:
         raise ValueError(f"asked for {k} tokens, the drafter proposed {len(proposal.tokens)}")
+    if isinstance(proposal.tokens, DeviceTokens):  # chosen from rows of the vocabulary
+        return proposal
     vocab_size = generation.request.sampler.vocab_size
     for token in proposal.tokens:
         if not 0 <= token < vocab_size:

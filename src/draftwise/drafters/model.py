@@ -183,7 +183,7 @@ class DraftModelSession(ModelSession):
         except (ModelError, OptionError):  # raised where looking at logits is free: not on a GPU
             return Proposal(note="the draft model's logits are infinite or not a number")
         note = None if num == k else "the draft model's context is full"
-        return Proposal(tuple(tokens), _joined(drawn_from), num, note)
+        return Proposal(tokens, _joined(drawn_from), num, note)
 
     def foresee(
         self, ids: list[int], start: int, sampling: SamplingState, randomness: Randomness

@@ -81,7 +81,7 @@ def _by_asking(
     noise = KeyedNoise(request.seed, request.choice)
     foresight = []
     for position, token in enumerate(written):
-        tokens = session.propose(ids, longest, sampling, noise).tokens
+        tokens = tuple(session.propose(ids, longest, sampling, noise).tokens)
         agreed = 0
         for said, other in zip(tokens, written[position:], strict=False):
             agreed += 1

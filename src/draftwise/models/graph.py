@@ -70,6 +70,11 @@ class CudaGraphs:
         return replay
 
 
+def _width(count: int) -> int:
+    """The narrowest pass that reads so many tokens."""
+    return next(width for width in _WIDTHS if width >= count)
+
+
 def capture_on(device: torch.device) -> Capture:
     """The way of capturing that a device has."""
     return CudaGraphs(device) if device.type == "cuda" else direct
@@ -101,7 +106,7 @@ class GraphRunner(EagerRunner):
         read, count = reads[0], len(reads[0].tokens)
         if len(reads) > 1 or hidden_layers or count > _WIDTHS[-1]:
             return super().read(reads, hidden_layers)
-        width = next(width for width in _WIDTHS if width >= count)
+        width = _width(count)
         self._put(self.length(read.row), count, *read.tokens, *[read.tokens[-1]] * (width - count))
         return [Reading(self._append(read.row, count, width)[count - read.num_logits :])]
 
@@ -120,6 +125,18 @@ class GraphRunner(EagerRunner):
             self._inputs[2:3] = ids[-1]
             ids.append(choose(self._append(row, 1, 1)))
         return torch.cat(ids)
+
+    @torch.inference_mode()
+    def read_block(self, row: int, tokens: Sequence[int], block: Tensor) -> Tensor:
+        """Append `tokens` and a block that lies on a device; the logits behind them, [k + 1, width]."""
+        count, num = len(tokens) + len(block), len(block) + 1
+        if count > _WIDTHS[-1]:
+            return self.read([Read(row, [*tokens, *block.tolist()], num)])[0].logits
+        width = _width(count)
+        self._put(self.length(row), count, *tokens)
+        self._inputs[2 + len(tokens) : 2 + count] = block
+        self._inputs[2 + count : 2 + width] = block[-1]
+        return self._append(row, count, width)[count - num :]
 
     def _put(self, *values: int) -> None:
         """Set the inputs: the row's length, how many tokens are real, and the tokens.

@@ -5,12 +5,13 @@ keeps the common prefix, crops what differs and reads what is missing. Prefill, 
 rollback, an aborted request and the next turn of a chat are all this one case.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
 from draftwise.core.closing import Closing
 from draftwise.core.prefix import common_prefix
+from draftwise.core.proposals import DeviceTokens
 from draftwise.models.runner import BlockRunner, Read, Runner
 
 _PREFILL_CHUNK = 1024
@@ -23,6 +24,7 @@ class Row(Closing):
         self.runner = runner
         self._row = runner.add_row()
         self._held: list[int] = []
+        self._behind: tuple[Sequence[int], int] = (), 0  # tokens, and how many of them are held too
         self.passes = 0
         self.tokens_read = 0
 
@@ -44,14 +46,29 @@ class Row(Closing):
         self._make_ready(ids, num)
         return self._read(ids, num)
 
-    def draft(self, ids: list[int], k: int, choose: Callable[[Tensor], Tensor]) -> list[int]:
+    def logits_behind(self, ids: list[int], tokens: Sequence[int]) -> Tensor:
+        """Return the logits after `ids` and after each of the tokens that follow: [len(tokens) + 1, width].
+
+        Tokens that lie on the device of a `BlockRunner` are read there.
+        """
+        if not isinstance(tokens, DeviceTokens) or not isinstance(self.runner, BlockRunner):
+            return self.logits(ids + list(tokens), len(tokens) + 1)
+        self._make_ready(ids, 1)
+        new = ids[len(self._held) :]
+        logits = self.runner.read_block(self._row, new, tokens.ids)
+        self._held, self._behind = ids[:], (tokens, len(tokens))
+        self.passes += 1
+        self.tokens_read += len(new) + len(tokens)
+        return logits
+
+    def draft(self, ids: list[int], k: int, choose: Callable[[Tensor], Tensor]) -> DeviceTokens:
         """The k tokens behind `ids` that `choose` makes of their logits, as a `BlockRunner` drafts."""
         if not isinstance(self.runner, BlockRunner):
             raise TypeError(f"the {self.runner.info.name} runner drafts no blocks")
         self._make_ready(ids, 1)
         new = ids[len(self._held) :]
-        tokens = self.runner.draft(self._row, new, k, choose).tolist()
-        self._held = ids + tokens[:-1]
+        tokens = DeviceTokens(self.runner.draft(self._row, new, k, choose))
+        self._held, self._behind = ids[:], (tokens, k - 1)
         self.passes += k
         self.tokens_read += len(new) + k - 1
         return tokens
@@ -72,5 +89,7 @@ class Row(Closing):
 
     def _keep_common(self, ids: list[int], at_most: int) -> None:
         """Crop to the common prefix. The memory goes first: no interrupt may leave it too long."""
+        tokens, num = self._behind
+        self._held, self._behind = [*self._held, *tokens[:num]], ((), 0)
         self._held = self._held[: min(common_prefix(self._held, ids), at_most)]
         self.runner.crop(self._row, len(self._held))

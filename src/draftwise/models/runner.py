@@ -46,7 +46,7 @@ class RunnerInfo:
     """What a runner can and cannot do, and what it runs on.
 
     name: the kind of runner ("eager"). dtype: that it computes in. weights: what they are kept in, the
-    dtype's name or fewer bits ("int8", "int4"). threads: of the processor. logit_width: columns of
+    dtype's name or fewer bits ("int8", "int4", "file"). threads: of the processor. logit_width: columns of
     the logits. context_length: positions the model was made for, None if it names no limit.
     weight_bytes: of all parameters, shared ones counted once. max_rows: None if any number.
     """
@@ -107,7 +107,7 @@ class Runner(Protocol):
 
 @runtime_checkable
 class BlockRunner(Protocol):
-    """What a runner may offer besides: to write several tokens before the host looks at any."""
+    """What a runner may offer besides: to write and read several tokens before the host looks at any."""
 
     def draft(
         self, row: int, tokens: Sequence[int], k: int, choose: Callable[[Tensor], Tensor]
@@ -118,5 +118,13 @@ class BlockRunner(Protocol):
         called once a token, in order, it must not wait for the device. Each chosen token but the last
         is read in a pass of its own: k passes, after which the row holds k - 1 tokens more than
         `tokens`. If it raises, the row holds what it held, and perhaps more: to be cropped.
+        """
+        ...
+
+    def read_block(self, row: int, tokens: Sequence[int], block: Tensor) -> Tensor:
+        """Append `tokens` (1 or more) and a block int64 [k] that lies on a device, in one pass.
+
+        Returns the logits behind the last token and each of the block, [k + 1, width]. If it raises, the
+        row has the length that it had.
         """
         ...

@@ -1,5 +1,6 @@
 """Prices: a line between measured lengths, and the price of a round."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -77,3 +78,12 @@ def test_the_speed_up_of_equal_rounds_is_that_of_the_formula():
 def test_rounds_that_draft_nothing_are_plain_decoding():
     assert COSTS.speedup([RoundCount(0, 0, 1)] * 5) == pytest.approx(1)
     assert COSTS.total_ms([RoundCount(0, 0, 1), RoundCount(3, 2, 3)]) == 10.5 + 19
+
+
+def test_a_round_of_another_length_than_the_one_before_pays_for_the_change():
+    rounds = [RoundCount(drafted, 0, 1) for drafted in (3, 3, 0, 0, 3)]
+    dear = replace(COSTS, change=7.0)
+    assert dear.total_ms(rounds) == pytest.approx(COSTS.total_ms(rounds) + 2 * 7.0)
+    assert dear.speedup(rounds) < COSTS.speedup(rounds)
+    assert dear.read_behind(4, 4) == COSTS.read(4)
+    assert dear.read_behind(1, 4) == COSTS.read(4) + 7.0

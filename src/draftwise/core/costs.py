@@ -9,6 +9,7 @@ fitted. Beyond the longest length, the line of the last two goes on.
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import median
 
 from draftwise.core.counters import RoundCount
@@ -77,8 +78,10 @@ class Costs:
         return made + self.read(drafted + 1) + self.host
 
     def total_ms(self, rounds: list[RoundCount]) -> float:
-        """Rounds together."""
-        return sum(self.round_ms(r.drafted) for r in rounds)
+        """Rounds of one text together, or of several one behind the other."""
+        widths = [r.drafted + 1 for r in rounds]
+        changes = sum(a != b for a, b in pairwise(widths))
+        return sum(self.round_ms(r.drafted) for r in rounds) + changes * self.change
 
     def speedup(self, rounds: list[RoundCount]) -> float:
         """Plain time for the tokens of these rounds over their own time."""

@@ -38,7 +38,7 @@ class Candidate:
     def costs(self) -> Costs:
         """By the medians of all timings."""
         read, propose = Curve.of(self.read.samples_ms), Curve.of(self.propose.samples_ms)
-        return Costs(read, propose, self.host, self.plain_host)
+        return Costs(read, propose, self.host, self.plain_host, self.read.change_ms or 0.0)
 
     def drawn(self, random: Random) -> Costs:
         """By the medians of timings drawn anew."""
@@ -46,7 +46,7 @@ class Candidate:
             Curve.of({n: tuple(random.choices(s, k=len(s))) for n, s in record.samples_ms.items()})
             for record in (self.read, self.propose)
         )
-        return Costs(read, propose, self.host, self.plain_host)
+        return Costs(read, propose, self.host, self.plain_host, self.read.change_ms or 0.0)
 
 
 def choose_k(candidate: Candidate, max_k: int = LONGEST) -> Choice:

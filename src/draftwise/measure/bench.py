@@ -15,7 +15,7 @@ from typing import Literal
 from draftwise.core.errors import OptionError
 from draftwise.core.lookahead import LONGEST
 from draftwise.core.noise import KeyedNoise
-from draftwise.decoding.passes import time_proposals, time_reads
+from draftwise.decoding.passes import time_change, time_proposals, time_reads
 from draftwise.engine.calibration import shared_context
 from draftwise.measure.agreement import foresee
 from draftwise.measure.finished import group_name, run_record
@@ -28,6 +28,7 @@ from draftwise.measure.workloads import BenchPrompt
 
 READ_LENGTHS = (1, 2, 3, 4, 5, 6, 8, 9, 12, 16, 17)
 PROPOSAL_LENGTHS = (1, 2, 4, 8, 16)
+CHANGED_LENGTHS = (1, 6)
 _REPEATS = 8
 _SPARE = (_REPEATS + 1) * len(PROPOSAL_LENGTHS) + max(READ_LENGTHS)
 """Tokens that timing needs beyond its context: each proposal goes on one token further."""
@@ -120,17 +121,17 @@ class Bench:
                     )
 
     def _time_target(self) -> None:
-        context, subject = self._context(), self.subject
-        samples = time_reads(
-            subject.runner,
-            self._text(),
-            context,
-            READ_LENGTHS,
-            repeats=_REPEATS,
-            clock=subject.clock,
-        )
+        context, text, clock = self._context(), self._text(), self.subject.clock
+        runner = self.subject.runner
+        samples = time_reads(runner, text, context, READ_LENGTHS, repeats=_REPEATS, clock=clock)
+        change = time_change(runner, text, context, CHANGED_LENGTHS, repeats=_REPEATS, clock=clock)
         self.recording.add(
-            PassesRecord(conditions=self._conditions[PLAIN], context=context, samples_ms=samples)
+            PassesRecord(
+                conditions=self._conditions[PLAIN],
+                context=context,
+                samples_ms=samples,
+                change_ms=change,
+            )
         )
 
     def _time_drafter(self, name: str) -> None:

@@ -103,13 +103,15 @@ class PassesRecord(Record):
     """Repeated timings, interleaved over n; the warm-up is not among them.
 
     drafter: None where the target itself was timed reading n tokens; else the drafter that was timed
-    proposing n tokens. context: tokens before them. samples_ms[n]: one entry a repetition.
+    proposing n tokens. context: tokens before them. samples_ms[n]: one entry a repetition. change_ms: what
+    a pass of the target takes longer behind one of another length, where that was timed.
     """
 
     kind: Literal["passes"] = "passes"
     drafter: str | None = None
     context: Count
     samples_ms: Mapping[Annotated[int, Field(ge=1)], tuple[Milliseconds, ...]]
+    change_ms: Milliseconds | None = None
 
     @model_validator(mode="after")
     def _has_samples(self) -> "PassesRecord":

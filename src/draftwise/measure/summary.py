@@ -138,6 +138,7 @@ def costs(records: Sequence[AnyRecord], target: str, drafter: str) -> Costs | No
         Curve.of(propose.samples_ms),
         host=_rest_ms(run for run in runs if run.drafter == drafter),
         plain_host=_rest_ms(run for run in runs if run.drafter == PLAIN),
+        change=read.change_ms or 0.0,
     )
 
 

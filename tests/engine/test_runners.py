@@ -38,7 +38,7 @@ def test_a_small_model_is_not_worth_a_conversion(fresh):
     ("kind", "weights", "dtype", "told"),
     [
         ("eager", "int8", "float32", "weights int8 need --runner openvino"),
-        ("openvino", "file", "float32", "--weights file is for a GGUF file, and .* is none"),
+        ("openvino", "file", "float32", "weights as in the file need a GGUF file"),
         ("graph", "auto", "float32", "--runner graph needs a CUDA device"),
         ("openvino", "auto", "float64", "float32 or bfloat16, not on cpu in float64"),
     ],
@@ -48,6 +48,14 @@ def test_what_a_runner_cannot_do_is_refused_in_one_line(fresh, kind, weights, dt
     with pytest.raises(OptionError, match=told) as error:
         open_runner(fresh(dtype), kind, weights)
     assert "\n" not in str(error.value)
+
+
+def test_an_intel_gpu_that_is_not_there_is_told_before_anything_is_converted(fresh, monkeypatch):
+    pytest.importorskip("openvino")
+    monkeypatch.setattr("draftwise.models.openvino.has_gpu", lambda: False)
+    monkeypatch.setattr("draftwise.models.converting.convert", Mock(side_effect=AssertionError))
+    with pytest.raises(OptionError, match=r"no Intel GPU here: .* or choose --runner openvino$"):
+        open_runner(fresh(), "openvino-gpu")
 
 
 def test_an_object_of_the_users_is_never_taken_apart():

@@ -1,6 +1,7 @@
 """A converted model reads as the model itself does, from whatever its rows have been through."""
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,9 +11,10 @@ from transformers import PreTrainedModel
 
 pytest.importorskip("openvino")
 
+from draftwise.decoding.passes import time_reads
 from draftwise.models import openvino
 from draftwise.models.converting import Description, content_key, convert, is_converted
-from draftwise.models.openvino import OpenVinoRunner
+from draftwise.models.openvino import OpenVinoRunner, has_gpu
 from draftwise.models.runner import Read, Runner
 from draftwise.testing.toys import CONFIGS, toy
 from tests.models.rig import Mirror, alone, assert_near, one_thread, read, text  # noqa: F401
@@ -86,10 +88,25 @@ def test_a_token_behind_two_is_read_two_wide_for_a_while_and_never_beyond_the_co
     runner._width = openvino._Width(3, 30)
     rows = Mirror(model, 2e-3, runner)
     one = rows.add(text(20))
-    for step, count in enumerate((2, 1, 1, 1, 1, 1, 2, 1)):
+    for step, count in enumerate((1, 2, 1, 1, 1, 1, 2, 1)):
         rows.read({one: text(count, seed=step)})
-    assert widths == [20, 2, 2, 2, 2, 1, 1, 2, 1], "the last one would have ended at 31"
+    assert widths == [20, 1, 2, 2, 2, 2, 1, 2, 1], "the last one would have ended at 31"
     rows.check()
+
+
+def test_a_length_that_is_timed_is_read_as_wide_as_it_is(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    widths, infer = [], openvino.ov.InferRequest.infer
+
+    def watched(request, inputs, **options):
+        widths.append(inputs["input_ids"].shape[1])
+        return infer(request, inputs, **options)
+
+    monkeypatch.setattr(openvino.ov.InferRequest, "infer", watched)
+    _, runner = made("llama")
+    time_reads(runner, text(30), 8, (1, 2, 3, 4), repeats=3)
+    assert Counter(widths) == {8: 1} | dict.fromkeys((1, 2, 3, 4), 8)
 
 
 @pytest.mark.parametrize("error", (RuntimeError, KeyboardInterrupt))
@@ -192,3 +209,16 @@ def test_weights_in_fewer_bits_take_fewer_bytes_and_stay_near(
     assert runner.info.weights == weights
     assert runner.info.weight_bytes < 0.6 * sum(weight.nbytes for weight in model.parameters())
     assert_near(read(runner, runner.add_row(), text(9)), alone(model, text(9)), near)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not has_gpu(), reason="OpenVINO finds no GPU of Intel")
+def test_an_intel_gpu_reads_what_the_model_reads(tmp_path: Path) -> None:
+    model = toy(dtype=torch.float32)
+    convert(model, tmp_path, "float32", 512)
+    rows = Mirror(model, 5e-3, OpenVinoRunner(tmp_path, threads=1, device="GPU"))
+    one = rows.add(text(20))
+    rows.crop(one, 13)
+    rows.read({one: text(6, seed=1)})
+    rows.check()
+    assert rows.runner.info.name == "openvino-gpu"

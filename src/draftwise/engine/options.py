@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 DEFAULT_TARGET, ITS_DRAFT = "qwen2.5-coder-1.5b", "smollm2-135m"
 AUTO, MIXED = "auto", "mixed"
-RUNNERS, WEIGHTS = (AUTO, "eager", "openvino", "graph"), (AUTO, "dtype", "int8", "int4", "file")
+RUNNERS = (AUTO, "eager", "openvino", "openvino-gpu", "graph")
+WEIGHTS = (AUTO, "dtype", "int8", "int4", "file")
 OTHERWISE = "suffix"
 """What drafts where the user names nothing: copies, beside the built-in pair's draft if it is that target."""
 
@@ -43,8 +44,8 @@ class ModelOptions:
     dtype: str = option("auto", "auto, float32, bfloat16, float16 or float64.")
     runner: str = option(
         "auto",
-        "What runs models: eager (transformers), openvino, graph (CUDA graphs), or auto: on a processor "
-        "the faster of the first two, measured once; else eager.",
+        "What runs models: eager (transformers), openvino, openvino-gpu (Intel's), graph (CUDA graphs), or "
+        "auto: on a processor the faster of the first two, measured once; else eager.",
         choices=RUNNERS,
     )
     weights: str = option(

@@ -68,22 +68,25 @@ def open_runner(
     kept_in = _dtype(loaded) if weights == "dtype" else weights
     if weights == "auto":
         kept_in = "int8" if guesses else _usual_bits(loaded)
-    faster = kind == "auto" and weights not in _FEWER
-    return (_faster if faster else _converted)(loaded, kept_in, threads)
+    if kind == "auto" and weights not in _FEWER:
+        return _faster(loaded, kept_in, threads)
+    return _converted(loaded, kept_in, threads, device=_DEVICES.get(kind, "CPU"))
 
 
 def _usual_bits(loaded: LoadedModel) -> str:
     """Those of a GGUF file as they are, where a pass is rounded anyway; else those of the dtype."""
     if loaded.source != "gguf" or loaded.model.dtype != torch.bfloat16:
         return _dtype(loaded)
-    from draftwise.models.gguf_bits import can_keep
-
+    try:
+        from draftwise.models.gguf_bits import can_keep
+    except ImportError:  # `_converted` says what is missing
+        return _dtype(loaded)
     return "file" if can_keep(_header(loaded)) else _dtype(loaded)
 
 
 def _header(loaded: LoadedModel) -> GGUFHeader:
     if loaded.source != "gguf":
-        raise OptionError(f"--weights file is for a GGUF file, and {loaded.name} is none")
+        raise OptionError(f"weights as in the file need a GGUF file, and {loaded.name} is none")
     return read_header(find_source(loaded.name).path)
 
 
@@ -105,6 +108,9 @@ def _graph(loaded: LoadedModel) -> Runner:
 
 _MAKERS = {"eager": _eager, "graph": _graph}
 """Runners that run the transformers model itself."""
+
+_DEVICES = {"openvino-gpu": "GPU"}
+"""Runners of OpenVINO that do not run on the processor."""
 
 _FEWER = ("int8", "int4", "file")
 """Weights in fewer bits than any dtype has."""
@@ -157,7 +163,12 @@ def _milliseconds(runner: Runner, loaded: LoadedModel) -> float:
 
 
 def _converted(
-    loaded: LoadedModel, weights: str, threads: int, key: str | None = None, gives_up: bool = True
+    loaded: LoadedModel,
+    weights: str,
+    threads: int,
+    key: str | None = None,
+    gives_up: bool = True,
+    device: str = "CPU",
 ) -> Runner:
     """OpenVINO's runner of the model, converted where it has not been.
 
@@ -165,11 +176,15 @@ def _converted(
     """
     try:
         from draftwise.models.converting import content_key, convert, is_converted
-        from draftwise.models.openvino import OpenVinoRunner
+        from draftwise.models.openvino import OpenVinoRunner, has_gpu
     except ImportError as error:
         raise OptionError(
             'the openvino runner needs its package: pip install "draftwise[openvino]"'
         ) from error
+    if device == "GPU" and not has_gpu():
+        raise OptionError(
+            "openvino finds no Intel GPU here: install its driver, or choose --runner openvino"
+        )
     if loaded.source == "object":
         raise OptionError(
             f"{loaded.name} was given as an object, which openvino would take apart: name a folder"
@@ -201,9 +216,20 @@ def _converted(
 
     folder = cache_folder() / "openvino" / key
     made_once(folder, is_converted, make, f"convert {loaded.name}")
-    if gives_up:
+    if gives_up and device == "CPU":
         _give_up(loaded)
-    return OpenVinoRunner(folder, threads)
+    try:
+        runner = OpenVinoRunner(folder, threads, device)
+    except RuntimeError as error:
+        raise ModelError(
+            f"openvino cannot open {loaded.name} on the {device} ({first_line(error)}): "
+            "choose --runner eager"
+        ) from error
+    if device != "CPU":  # what was converted was held against the model on the processor
+        if weights in (_dtype(loaded), "file"):
+            _require_likeness(runner, loaded)
+        _give_up(loaded)
+    return runner
 
 
 def _require_likeness(runner: Runner, loaded: LoadedModel) -> None:

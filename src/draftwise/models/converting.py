@@ -50,7 +50,8 @@ _PATCHED = "_draftwise_original_forward"
 
 class Description(BaseModel):
     """What a runner must know of a converted model. spans: see `MaskMaker`. cache_values: numbers
-    that one token takes in the cache. group: weights of a row that are rounded together, 0 if none."""
+    that one token takes in the cache. group: how many numbers in turn may be rounded together before they
+    are multiplied by weights in fewer bits; 0: none."""
 
     dtype: str
     weights: str
@@ -61,6 +62,11 @@ class Description(BaseModel):
     context_length: int | None
     weight_bytes: int
     group: int
+
+    @property
+    def plain(self) -> bool:
+        """Whether the weights are those of the dtype."""
+        return self.weights == self.dtype
 
     @classmethod
     def read(cls, folder: Path) -> "Description":
@@ -274,7 +280,7 @@ def _make_stateful(converted: ov.Model, past: Sequence[Tensor]) -> None:
 
 
 def _compressed(converted: ov.Model, weights: str) -> tuple[ov.Model, int, int]:
-    """The model with weights in fewer bits, rounded group by group; their bytes; the smallest group."""
+    """The model with weights in fewer bits; their bytes; `Description.group`."""
     import nncf  # seconds
 
     nncf.set_log_level(logging.ERROR)

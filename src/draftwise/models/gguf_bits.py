@@ -73,10 +73,12 @@ def can_keep(header: GGUFHeader) -> bool:
 def keep_bits(model: ov.Model, header: GGUFHeader, config: PreTrainedConfig) -> int:
     """Put the file's blocks into the products of a freshly converted model, in place.
 
-    Returns the bytes of all constants, those included that take the blocks' place.
+    Returns the bytes of all constants, those included that take the blocks' place. NotImplementedError if
+    there is nothing to keep.
     """
     products = dict(_products(model))
     summed: dict[ov.Output, ov.Node] = {}
+    kept = 0
     for name, tensor in find_tensors(header, config, products).items():
         blocks = read_blocks(tensor)
         if blocks is None:
@@ -94,6 +96,9 @@ def keep_bits(model: ov.Model, header: GGUFHeader, config: PreTrainedConfig) -> 
             narrow = ops.add(narrow, ops.matmul(summed[x], offsets, False, True))
         for reader in product.output(0).get_target_inputs():
             reader.replace_source_output(narrow.output(0))
+        kept += 1
+    if not kept:
+        raise NotImplementedError("none of its matrices is in blocks that are kept")
     model.validate_nodes_and_infer_types()
     return sum(n.get_byte_size() for n in model.get_ops() if isinstance(n, Constant))
 

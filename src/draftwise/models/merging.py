@@ -1,7 +1,7 @@
 """Matrices that multiply one and the same input, put together into one: queries with keys and values,
 and a gate with what it opens.
 
-A short pass spends its time on reading weights and on starting operations, and half of the operations go.
+A short pass spends its time on reading weights and on starting operations, of which two in five go.
 Each row of a product is summed as before, so what comes out differs by rounding alone.
 """
 

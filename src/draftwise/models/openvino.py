@@ -1,4 +1,4 @@
-"""The OpenVINO runner: a converted model, on the CPU, with its cache in the state of a request.
+"""The OpenVINO runner: a converted model, on the CPU or an Intel GPU, its cache the state of a request.
 
 The state only grows. A crop therefore moves nothing: the slots of tokens that are gone get a position
 that no token sees, new tokens go behind them, and once enough slots are waste a fresh request takes
@@ -33,19 +33,21 @@ A new width prepares every layer anew, .15 to .2 ms a layer. A token more takes 
 
 
 class _Width:
-    """How many tokens wide passes are: a token more than asked, for a while, where the last one was."""
+    """How many tokens wide passes are: where they go back and forth, a token more than asked for a while."""
 
     def __init__(self, most: int, context_length: int | None) -> None:
         self._most, self._context = most, context_length
-        self._last = self._wider = 0
+        self._last = self._asked = self._before = self._wider = 0
 
     def of(self, count: int, length: int) -> int:
         """Of a pass over so many tokens behind so many others."""
         fits = self._context is None or length + self._last <= self._context
-        if self._last == count + 1 and fits and self._wider < self._most:
+        returns = count in (self._before, self._asked) and self._last == count + 1
+        if returns and fits and self._wider < self._most:
             self._wider += 1
         else:
             self._last, self._wider = count, 0
+        self._before, self._asked = self._asked, count
         return self._last
 
 
@@ -75,8 +77,10 @@ class _Row:
     def hold(self, count: int) -> None:
         """Hold the tokens of the first `count` slots that the last read took."""
         first, length = self._new, len(self.slots)
+        self.slots += range(
+            first, first + count
+        )  # first: an interrupt may leave too many, to be cropped
         self.positions[first : first + count] = torch.arange(length, length + count)
-        self.slots += range(first, first + count)
 
     def restart(self, request: ov.InferRequest) -> None:
         """Go on with a request whose state holds the held tokens, in their order."""
@@ -87,35 +91,27 @@ class _Row:
 class OpenVinoRunner:
     """Runs a converted model. Rows are read one after the other: each has a request of its own.
 
-    folder: what `converting` made. threads: of the processor.
+    folder: what `converting` made. threads: of the processor. device: "CPU", or "GPU" for one of Intel.
     """
 
-    def __init__(self, folder: Path, threads: int) -> None:
+    def __init__(self, folder: Path, threads: int, device: str = "CPU") -> None:
         about = Description.read(folder)
         self._masks = MaskMaker(about.spans, by_kind=True, implicit=False)
-        kind = "f32" if about.dtype == "float32" else "bf16"
+        dtype = getattr(torch, about.dtype)
+        if device == "GPU" and dtype == torch.bfloat16:
+            dtype = torch.float16  # Intel's GPUs have no other 16 bits in OpenVINO
         self._compiled = ov.Core().compile_model(
-            folder / "model.xml",
-            "CPU",
-            {
-                "PERFORMANCE_HINT": "LATENCY",
-                "INFERENCE_PRECISION_HINT": kind,
-                "KV_CACHE_PRECISION": kind,  # by default 8 bits, which are not the model's
-                "INFERENCE_NUM_THREADS": threads,
-                # Beside weights in fewer bits the plugin rounds what they multiply to 8, group by group;
-                # with groups of another size than theirs it is slower. In float32 it is to be exact.
-                "DYNAMIC_QUANTIZATION_GROUP_SIZE": about.group if kind == "bf16" else 0,
-            },
+            folder / "model.xml", device, _properties(dtype, threads, about.group, device)
         )
         self._width = _Width(int(_FILLING / about.weight_bytes), about.context_length)
         self._hidden_layers = about.hidden_layers
-        self._cache_bytes = about.cache_values * (4 if kind == "f32" else 2)
+        self._cache_bytes = about.cache_values * dtype.itemsize
         self._rows: dict[int, _Row] = {}
         self._info = RunnerInfo(
-            name="openvino",
-            device=torch.device("cpu"),
-            dtype=getattr(torch, about.dtype),
-            weights=about.weights,
+            name="openvino" if device == "CPU" else "openvino-gpu",
+            device=torch.device("cpu"),  # where logits are
+            dtype=dtype,
+            weights=str(dtype).removeprefix("torch.") if about.plain else about.weights,
             threads=threads,
             logit_width=about.logit_width,
             context_length=about.context_length,
@@ -203,6 +199,26 @@ class OpenVinoRunner:
         for state in fresh.query_state():
             state.state = ov.Tensor(np.ascontiguousarray(kept[state.name].data[:, :, row.slots]))
         row.restart(fresh)
+
+
+def has_gpu() -> bool:
+    """Whether OpenVINO finds a GPU of Intel here."""
+    return any(device.partition(".")[0] == "GPU" for device in ov.Core().available_devices)
+
+
+def _properties(dtype: torch.dtype, threads: int, group: int, device: str) -> dict[str, str | int]:
+    """How the plugin is to run: in the model's precision, and one pass as fast as can be."""
+    exact = dtype == torch.float32
+    kind = "f32" if exact else "f16" if dtype == torch.float16 else "bf16"
+    properties: dict[str, str | int] = {
+        "PERFORMANCE_HINT": "LATENCY",
+        "INFERENCE_PRECISION_HINT": kind,
+        "KV_CACHE_PRECISION": kind,  # by default 8 bits, which are not the model's
+        # Beside weights in fewer bits the plugin rounds what they multiply to 8, group by group; with
+        # groups of another size than theirs it is slower. In float32 it is to be exact.
+        "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0 if exact else group,
+    }
+    return properties | ({"INFERENCE_NUM_THREADS": threads} if device == "CPU" else {})
 
 
 def _state_length(request: ov.InferRequest) -> int:

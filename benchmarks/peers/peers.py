@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
@@ -170,7 +171,8 @@ class Worker:
     def close(self) -> None:
         """Let it end, which it does at the end of its input; wait until its memory is free."""
         assert self._process.stdin
-        self._process.stdin.close()
+        with suppress(BrokenPipeError):  # it ended by itself
+            self._process.stdin.close()
         try:
             self._process.wait(timeout=30)
         except subprocess.TimeoutExpired:

@@ -98,10 +98,11 @@ def shared_context(runner: Runner, drafter: Drafter) -> int | None:
 
 
 def _kept(path: Path) -> Costs | None:
-    """What the cache holds; nothing where that is no pair of curves."""
+    """What the cache holds; nothing where that is no pair of curves and a number."""
     try:
-        *curves, change = kept(path)
+        *curves, last = kept(path)
         read, propose = (Curve(tuple((int(n), float(ms)) for n, ms in curve)) for curve in curves)
+        change = float(last)
     except (ValueError, TypeError, OverflowError):
         return None
-    return Costs(read, propose, change=float(change)) if read(1) > 0 else None
+    return Costs(read, propose, change=change) if read(1) > 0 else None

@@ -23,7 +23,7 @@ check: setup  ## format, lint, types, import layers
 	$(BIN)/basedpyright
 	$(BIN)/lint-imports
 
-bench-peers: setup  ## other engines beside this one, each in an environment of its own; an hour or two
+bench-peers: setup  ## other engines beside this one, each in an environment of its own; an hour
 	$(BIN)/python -m benchmarks.peers build
 	$(BIN)/python -m benchmarks.peers run
 

@@ -192,7 +192,7 @@ def _converted(
     if loaded.model.device.type != "cpu" or loaded.model.dtype not in _CONVERTIBLE:
         raise OptionError(
             f"openvino runs on the cpu in float32 or bfloat16, not on {loaded.model.device} in "
-            f"{_dtype(loaded)}: choose those, or --runner eager"
+            f"{_dtype(loaded)}: choose those" + ("" if weights in _FEWER else ", or --runner eager")
         )
     file = _header(loaded) if weights == "file" else None
     key = key or content_key(loaded.model, weights)

@@ -29,6 +29,7 @@ from draftwise.models.gguf_bits import BLOCK, keep_bits
 from draftwise.models.gguf_tokenizer import GGUFHeader
 from draftwise.models.masks import MaskMaker, layer_kinds
 from draftwise.models.merging import merge_products
+from draftwise.models.weights import transformers_silent
 
 MASK = "mask."
 """Before the kind of layer: the name of the input that takes its mask."""
@@ -176,7 +177,7 @@ def convert(
     config = model.config.get_text_config()
     masks, dtype = MaskMaker.of(config), str(model.dtype).removeprefix("torch.")
     size = sum(weight.nbytes for weight in model.parameters())
-    with warnings.catch_warnings(), torch.no_grad(), _traceable(model):
+    with warnings.catch_warnings(), transformers_silent(), torch.no_grad(), _traceable(model):
         warnings.simplefilter("ignore")  # of tracing: what is constant here is so in every pass
         traced = _Traced(model, masks, hidden_layers)
         example = _example(traced, config.vocab_size)

@@ -94,12 +94,18 @@ def _attention(config: PreTrainedConfig) -> str:
 @contextmanager
 def quiet() -> Iterator[None]:
     """Load in silence. The GGUF reader writes its bar straight to stderr: that is set aside too."""
+    with transformers_silent(), redirect_stderr(StringIO()):
+        yield
+
+
+@contextmanager
+def transformers_silent() -> Iterator[None]:
+    """Neither warnings nor bars of transformers, for the time being."""
     bars, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
     logging.disable_progress_bar()
     logging.set_verbosity_error()
     try:
-        with redirect_stderr(StringIO()):
-            yield
+        yield
     finally:
         logging.set_verbosity(level)
         if bars:

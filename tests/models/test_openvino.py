@@ -42,6 +42,19 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     return make
 
 
+@pytest.fixture
+def widths(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many tokens wide each pass is, as they come."""
+    seen, infer = list[int](), openvino.ov.InferRequest.infer
+
+    def watched(request, inputs, **options):
+        seen.append(inputs["input_ids"].shape[1])
+        return infer(request, inputs, **options)
+
+    monkeypatch.setattr(openvino.ov.InferRequest, "infer", watched)
+    return seen
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_row_reads_what_the_model_reads_after_crops_and_a_take_over(
     kind: str, made: Made, monkeypatch: pytest.MonkeyPatch
@@ -75,15 +88,8 @@ def test_random_reads_and_crops_of_several_rows_never_differ_from_the_model(
 
 
 def test_a_token_behind_two_is_read_two_wide_for_a_while_and_never_beyond_the_context(
-    made: Made, monkeypatch: pytest.MonkeyPatch
+    made: Made, widths: list[int]
 ) -> None:
-    widths, infer = [], openvino.ov.InferRequest.infer
-
-    def watched(request, inputs, **options):
-        widths.append(inputs["input_ids"].shape[1])
-        return infer(request, inputs, **options)
-
-    monkeypatch.setattr(openvino.ov.InferRequest, "infer", watched)
     model, runner = made("llama")
     runner._width = openvino._Width(3, 30)
     rows = Mirror(model, 2e-3, runner)
@@ -94,16 +100,7 @@ def test_a_token_behind_two_is_read_two_wide_for_a_while_and_never_beyond_the_co
     rows.check()
 
 
-def test_a_length_that_is_timed_is_read_as_wide_as_it_is(
-    made: Made, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    widths, infer = [], openvino.ov.InferRequest.infer
-
-    def watched(request, inputs, **options):
-        widths.append(inputs["input_ids"].shape[1])
-        return infer(request, inputs, **options)
-
-    monkeypatch.setattr(openvino.ov.InferRequest, "infer", watched)
+def test_a_length_that_is_timed_is_read_as_wide_as_it_is(made: Made, widths: list[int]) -> None:
     _, runner = made("llama")
     time_reads(runner, text(30), 8, (1, 2, 3, 4), repeats=3)
     assert Counter(widths) == {8: 1} | dict.fromkeys((1, 2, 3, 4), 8)

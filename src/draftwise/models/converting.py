@@ -6,11 +6,9 @@ the weights, the configuration, the precision and the versions that made it.
 """
 
 import hashlib
-import io
-import logging
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +23,7 @@ from transformers import PreTrainedModel
 from transformers import __version__ as transformers_version
 from transformers.cache_utils import Cache, CacheLayerMixin
 
+from draftwise.models.compressing import FEWER_BITS, compressed
 from draftwise.models.gguf_bits import BLOCK, keep_bits
 from draftwise.models.gguf_tokenizer import GGUFHeader
 from draftwise.models.masks import MaskMaker, layer_kinds
@@ -36,12 +35,6 @@ MASK = "mask."
 
 _LAYOUT = "3"
 """Changes when models come to be converted differently."""
-
-_GROUP = 128
-"""Weights with one scale in 4 bits, unless a row does not divide so. With groups of 32, as in GGUF files,
-a pass over one token takes a third longer."""
-
-_FOUR_BITS = (ov.Type.i4, ov.Type.u4)
 
 _ABOUT = "about.json"
 
@@ -189,8 +182,8 @@ def convert(
     if file is not None:  # by the names of the weights, which merging drops
         size, group = keep_bits(converted, file, model.config), BLOCK
     merge_products(converted)
-    if weights in ("int8", "int4"):
-        converted, size, group = _compressed(converted, weights)
+    if weights in FEWER_BITS:
+        converted, size, group = compressed(converted, weights)
     ov.save_model(converted, folder / "model.xml", compress_to_fp16=False)
     about = Description(
         dtype=dtype,
@@ -278,27 +271,3 @@ def _make_stateful(converted: ov.Model, past: Sequence[Tensor]) -> None:
             empty = [1, shape[1].get_length(), 0, shape[3].get_length()]
             node.set_arguments([ops.constant(np.zeros(empty, np.float32))])
     converted.validate_nodes_and_infer_types()
-
-
-def _compressed(converted: ov.Model, weights: str) -> tuple[ov.Model, int, int]:
-    """The model with weights in fewer bits; their bytes; `Description.group`."""
-    import nncf  # seconds
-
-    nncf.set_log_level(logging.ERROR)
-    modes, adjust = nncf.CompressWeightsMode, nncf.GroupSizeFallbackMode.ADJUST
-    how = {
-        "int8": {"mode": modes.INT8_SYM},
-        "int4": {
-            "mode": modes.INT4_ASYM,
-            "group_size": _GROUP,
-            "advanced_parameters": nncf.AdvancedCompressionParameters(
-                group_size_fallback_mode=adjust
-            ),
-        },
-    }
-    with redirect_stdout(io.StringIO()):  # its progress would go where the text does
-        compressed = nncf.compress_weights(converted, **how[weights])
-    constants = [node for node in compressed.get_ops() if node.get_type_name() == "Constant"]
-    fours = [list(node.shape) for node in constants if node.get_element_type() in _FOUR_BITS]
-    groups = [shape[-1] for shape in fours if shape[-1] > 1]  # zero points are in 4 bits too
-    return compressed, sum(c.get_byte_size() for c in constants), min(groups, default=_GROUP)

@@ -25,7 +25,6 @@ _MOST_WASTE = 128
 .02 ms a slot of a 1.5B model on two cores), and a row is taken over in about 80 ms: sixty rounds of
 two rejected tokens pay for that."""
 
-
 _FILLING = 1e9
 """Bytes of weights, over those of the model: how many passes in turn may be one token wider than asked.
 A new width prepares every layer anew, .15 to .2 ms a layer. A token more takes .4 ms in a draft model of
@@ -77,9 +76,8 @@ class _Row:
     def hold(self, count: int) -> None:
         """Hold the tokens of the first `count` slots that the last read took."""
         first, length = self._new, len(self.slots)
-        self.slots += range(
-            first, first + count
-        )  # first: an interrupt may leave too many, to be cropped
+        # Slots before positions: an interrupt between them leaves a row too long, which is cropped.
+        self.slots += range(first, first + count)
         self.positions[first : first + count] = torch.arange(length, length + count)
 
     def restart(self, request: ov.InferRequest) -> None:

@@ -90,6 +90,7 @@ class Row(Closing):
     def _keep_common(self, ids: list[int], at_most: int) -> None:
         """Crop to the common prefix. The memory goes first: no interrupt may leave it too long."""
         tokens, num = self._behind
-        self._held, self._behind = [*self._held, *tokens[:num]], ((), 0)
+        if num:
+            self._held, self._behind = [*self._held, *tokens[:num]], ((), 0)
         self._held = self._held[: min(common_prefix(self._held, ids), at_most)]
         self.runner.crop(self._row, len(self._held))

@@ -1,5 +1,7 @@
 """Drafts that speak another vocabulary: the text is followed exactly, and the output never changes."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -9,7 +11,8 @@ from transformers import PreTrainedTokenizerFast
 
 import draftwise
 from draftwise.core.noise import KeyedNoise
-from draftwise.drafters.model import DraftModel
+from draftwise.core.sampling import Sampler, SamplingOptions
+from draftwise.drafters.model import DraftModel, highest_probability
 from draftwise.drafters.strings import StringDraft
 from draftwise.drafters.translation import Dictionary, Foreign
 from draftwise.models.eager import EagerRunner
@@ -107,10 +110,11 @@ PAIRS = {
 
 def dictionary(name):
     target, draft = PAIRS[name]
-    return Dictionary(target, draft, draft.vocab_size)
+    return Dictionary(target, draft, target.vocab_size, draft.vocab_size)
 
 
 DICTIONARIES = {name: dictionary(name) for name in PAIRS}
+GREEDY, WARM = SamplingOptions(), SamplingOptions(temperature=0.7, top_k=20, top_p=0.9, min_p=0.05)
 
 
 @pytest.mark.parametrize("name", PAIRS)
@@ -157,14 +161,37 @@ def test_special_tokens_are_never_shared(name):
         assert pair.target.bytes[ours] == pair.draft.bytes[theirs]
 
 
-def test_logits_move_to_shared_tokens_and_nothing_else_can_be_drawn():
+@pytest.mark.parametrize("penalty", [1.0, 1.3])
+@pytest.mark.parametrize("options", [GREEDY, WARM])
+def test_only_shared_tokens_are_drawn_by_the_drafts_law_over_them(options, penalty):
+    """The reference: the draft's logits written out over the target's whole vocabulary."""
     pair = DICTIONARIES["large target, small draft"]
-    logits = torch.randn(1, len(pair.draft.bytes), dtype=torch.float64)
-    moved = Foreign(pair).to_target(logits)
-    assert moved.shape == (1, len(pair.target.bytes))
-    assert int(moved.isfinite().sum()) == len(pair.overlap.to_draft)
+    size = len(pair.target.bytes)
+    options = replace(options, repetition_penalty=penalty)
+    state = Sampler(options, vocab_size=size).start([*pair.overlap.to_draft][:9])
+    logits = torch.randn(3, len(pair.draft.bytes), dtype=torch.float64)
+    whole = torch.full((3, size), -torch.inf, dtype=torch.float64)
     for ours, theirs in pair.overlap.to_draft.items():
-        assert moved[0, ours] == logits[0, theirs]
+        whole[:, ours] = logits[:, theirs]
+    seen = [*pair.overlap.to_draft][3:5]
+    reference = state.processed(whole, seen)
+    expected = state.distribution(reference)
+    processed, q = Foreign(pair).law(logits, state, seen)
+    for position in range(3):
+        torch.testing.assert_close(q.dense(position, size), expected.dense(position, size))
+    assert int(processed[0].isfinite().sum()) == len(pair.overlap.to_draft)
+    assert highest_probability(processed) == pytest.approx(highest_probability(reference))
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_token_that_the_target_has_no_row_for_is_not_drafted(temperature):
+    dictionary = Dictionary(Words(["a", "b", "c"]), Words(["c", "b", "a"]), 2, 3)
+    draft = DraftModel(EagerRunner(toy("llama", vocab_size=3)), "longer", dictionary)
+    asked = request([0, 1], vocab_size=2, temperature=temperature)
+    for seed in range(20):
+        drafted = draft.open().propose([0, 1], 4, asked.sampler.start([0, 1]), KeyedNoise(seed))
+        assert len(drafted.tokens) == 4
+        assert set(drafted.tokens) <= {0, 1}
 
 
 def model_for(tokenizer, seed):
@@ -352,7 +379,7 @@ def test_a_text_that_the_draft_cannot_read_at_all_is_not_drafted_for(foreign):
 
 def test_text_of_which_the_target_has_no_token_is_not_proposed_and_it_says_so():
     """Every word of this draft is foreign to the target but one, which it reads and never writes."""
-    dictionary = Dictionary(Words(["a", "b"]), Words(["x", "y", "a"], special=[2]), 3)
+    dictionary = Dictionary(Words(["a", "b"]), Words(["x", "y", "a"], special=[2]), 2, 3)
     draft = StringDraft(EagerRunner(toy("llama", vocab_size=3)), "strange", dictionary)
     dictionary.special[0] = [2]
     row, session = Row(EagerRunner(toy("llama", 1, vocab_size=2))), draft.open()

@@ -49,4 +49,4 @@ def partly_shared(size: int) -> Dictionary:
     """
     letters = [chr(0x100 + i) for i in range(size)]
     words = [letters[i - 1] if i % 3 else letters[i - 1] + letters[i] for i in range(size)]
-    return Dictionary(Words(letters), Words(words), size)
+    return Dictionary(Words(letters), Words(words), size, size)

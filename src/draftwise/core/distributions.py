@@ -1,8 +1,8 @@
 """What crosses the seam between models and rules: distributions, never logits.
 
 A distribution covers `n` consecutive positions. `OneHot` is what temperature 0 gives: all mass on one
-token. `Dense` holds a row of probabilities a position. Both answer the same three questions, so a
-rule never asks which of the two it has, except to be faster.
+token. `Dense` holds a row of probabilities a position. Both answer the same questions, so a rule never
+asks which of the two it has, except to be faster.
 """
 
 from dataclasses import dataclass
@@ -33,6 +33,10 @@ class OneHot:
         row[self.ids[position]] = 1.0
         return row
 
+    def renamed(self, names: Tensor, vocab_size: int) -> "OneHot":
+        """The same over another vocabulary, where token i is `names[i]`; impossible ones are `vocab_size`."""
+        return OneHot(names[self.ids])
+
 
 @dataclass(frozen=True, slots=True)
 class Dense:
@@ -54,6 +58,11 @@ class Dense:
     def dense(self, position: int, vocab_size: int) -> Tensor:
         """The row of probabilities at one position, shape [vocab_size]."""
         return self.p[position, :vocab_size]
+
+    def renamed(self, names: Tensor, vocab_size: int) -> "Dense":
+        """The same over another vocabulary, where token i is `names[i]`; impossible ones are `vocab_size`."""
+        p = self.p.new_zeros(len(self), vocab_size + 1)
+        return Dense(p.index_copy_(1, names, self.p)[:, :vocab_size])
 
 
 Distribution = OneHot | Dense

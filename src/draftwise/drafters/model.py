@@ -134,10 +134,9 @@ class DraftModelSession(ModelSession):
             written = self._translation.follow(text)
             if note := self._unreadable(written):
                 break
-            logits = self._translation.to_target(self._row.logits(written))
+            logits = self._row.logits(written)
             try:
-                processed = sampling.processed(logits)
-                q = sampling.distribution(processed)
+                processed, q = self._translation.law(logits, sampling)
             except OptionError:  # on the draft's branch, which the target need not take
                 note = "the options leave the draft model no token to choose"
                 break
@@ -200,10 +199,10 @@ class DraftModelSession(ModelSession):
             if self._unreadable(written) is not None:
                 break
             logits = self._row.logits(written, len(written) - num[0] + 1)
-            logits = self._translation.to_target(logits[[n - num[0] for n in num]])
             seen = ids[position : position + len(num)]
-            processed = sampling.processed(logits, seen[:-1])
-            tokens = randomness.draw(sampling.distribution(processed), position)
+            asked = logits[[n - num[0] for n in num]]
+            processed, q = self._translation.law(asked, sampling, seen[:-1])
+            tokens = randomness.draw(q, position)
             guesses += map(Guess, tokens, highest_probability(processed))
             for token in seen:
                 sampling = sampling.advance(token)

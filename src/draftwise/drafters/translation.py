@@ -1,19 +1,21 @@
-"""One sequence in the words of a draft model, and the draft model's logits in those of the target.
+"""One sequence in the words of a draft model, and the draft model's law over those of the target.
 
 `Same` is for a draft of the target's own vocabulary and costs nothing. `Foreign` is for any other. It
 follows the target's text with tokens of the draft: a token that both have is written as itself, any
-other is spelled out from the last place where tokens of both ended. Logits move to the target's
-vocabulary at the tokens that both have, so that softmax, filters and noise work there as for any draft:
-token-level intersection of Timor et al. 2025 (arXiv 2502.05202), exact since the distribution that is
-drawn from is the one that the rule is told.
+other is spelled out from the last place where tokens of both ended. Only tokens that both have are ever
+drafted, by the draft's law over those alone: token-level intersection of Timor et al. 2025
+(arXiv 2502.05202), exact since the distribution that is drawn from is the one that the rule is told.
 """
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from draftwise.core.distributions import Distribution
 from draftwise.core.prefix import common_prefix
+from draftwise.core.sampling import Sampler, SamplingState
 from draftwise.text.overlap import Overlap, overlap
 from draftwise.text.spelling import Spelling
 from draftwise.text.tokenizer import Tokenizer
@@ -26,10 +28,13 @@ class Translation(Protocol):
         """The draft's tokens for the target's sequence `ids`."""
         ...
 
-    def to_target(self, logits: Tensor) -> Tensor:
-        """Logits of the draft [n, width] over the target's vocabulary; -inf where it has no token.
+    def law(
+        self, logits: Tensor, sampling: SamplingState, seen: Sequence[int] = ()
+    ) -> tuple[Tensor, Distribution]:
+        """What the draft's logits [n, width] say of the target's tokens, in the light of `sampling`.
 
-        Good until the next call, which may use the memory again.
+        Returns processed logits, of as many tokens as can be drawn, and the distribution over the
+        target's vocabulary that they make. seen: the target's tokens between the positions.
         """
         ...
 
@@ -41,31 +46,38 @@ class Same:
         """The sequence itself."""
         return ids
 
-    def to_target(self, logits: Tensor) -> Tensor:
-        """The logits themselves."""
-        return logits
+    def law(
+        self, logits: Tensor, sampling: SamplingState, seen: Sequence[int] = ()
+    ) -> tuple[Tensor, Distribution]:
+        """As for the target's own logits."""
+        processed = sampling.processed(logits, seen)
+        return processed, sampling.distribution(processed)
 
 
 class Dictionary:
     """What two vocabularies share; made once for a pair and used by all of its sequences."""
 
-    def __init__(self, target: Tokenizer, draft: Tokenizer, draft_size: int) -> None:
-        """Compare; draft_size: ids of the draft that it has rows for."""
-        self.target, self.draft = Spelling(target), Spelling(draft, draft_size)
+    def __init__(
+        self, target: Tokenizer, draft: Tokenizer, target_size: int, draft_size: int
+    ) -> None:
+        """Compare; target_size, draft_size: ids that the models have rows for."""
+        self.target, self.draft = Spelling(target, target_size), Spelling(draft, draft_size)
         self.overlap: Overlap = overlap(
             self.target.bytes, self.draft.bytes, self.target.special, self.draft.special
         )
         self.special = {i: self._special(i) for i in self.target.special}
         self.beginning = [i for i in draft.encode("") if i < draft_size]
-        self._columns: dict[torch.device, tuple[Tensor, Tensor]] = {}
+        self._names: dict[torch.device, tuple[Tensor, Tensor]] = {}
 
-    def columns(self, device: torch.device) -> tuple[Tensor, Tensor]:
-        """Ids of the shared tokens, the target's and the draft's, as tensors on a device."""
-        if device not in self._columns:
-            pairs = torch.tensor(list(self.overlap.to_draft.items()), dtype=torch.long).view(-1, 2)
-            ours, theirs = pairs.to(device).unbind(1)
-            self._columns[device] = ours, theirs
-        return self._columns[device]
+    def names(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """The target's id of each token of the draft, one too many for those not shared; and 0 or -inf."""
+        if device not in self._names:
+            names = torch.full((len(self.draft.bytes),), len(self.target.bytes))
+            for ours, theirs in self.overlap.to_draft.items():
+                names[theirs] = ours
+            absent = torch.where(names < len(self.target.bytes), 0.0, -torch.inf)
+            self._names[device] = names.to(device), absent.to(device)
+        return self._names[device]
 
     def _special(self, token: int) -> list[int]:
         """How the draft reads a special token: as its own of that name, else as text."""
@@ -82,7 +94,7 @@ class Foreign:
         self._held: list[int] = []
         self._written = list(dictionary.beginning)
         self._common = [(0, len(self._written))]
-        self._moved: Tensor | None = None
+        self._among: SamplingState | None = None  # the options, over the draft's own tokens
 
     def follow(self, ids: list[int]) -> list[int]:
         """Keep what is common with the last sequence and write the rest."""
@@ -101,17 +113,21 @@ class Foreign:
         self._held = ids[:]
         return self._written[:]
 
-    def to_target(self, logits: Tensor) -> Tensor:
-        """Move the logits of shared tokens to the target's ids; the memory of one row is used again."""
-        ours, theirs = self._dictionary.columns(logits.device)
-        moved = self._moved
-        if moved is None or len(moved) != len(logits):
-            shape = len(logits), len(self._dictionary.target.bytes)
-            moved = logits.new_full(shape, -torch.inf)
-            self._moved = (
-                moved if len(logits) == 1 else None
-            )  # memory of half a MB is new every time
-        return moved.index_copy_(1, ours, logits[:, theirs])
+    def law(
+        self, logits: Tensor, sampling: SamplingState, seen: Sequence[int] = ()
+    ) -> tuple[Tensor, Distribution]:
+        """Choose among shared tokens, before they are called by the target's ids: those are far more."""
+        names, absent = self._dictionary.names(logits.device)
+        sampler, own = sampling.sampler, logits[:, : len(names)] + absent
+        if sampler.processors:  # which know tokens by the target's ids
+            everywhere = own.new_full((len(own), sampler.vocab_size + 1), -torch.inf)
+            everywhere.index_copy_(1, names, own)
+            processed = sampling.processed(everywhere, seen)
+            return processed, sampling.distribution(processed)
+        if self._among is None or self._among.sampler.options is not sampler.options:
+            self._among = Sampler(sampler.options, vocab_size=len(names)).start(())
+        processed = self._among.processed(own, seen)
+        return processed, self._among.distribution(processed).renamed(names, sampler.vocab_size)
 
     def _write(self, token: int, pending: bytes) -> bytes:
         """Write one more target token; return the bytes that wait for the rest of their character."""

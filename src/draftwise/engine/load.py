@@ -124,7 +124,7 @@ def load_drafter(draft: Any, target: LoadedModel, runner: Runner, options: Model
     origin = DraftOrigin(model.source, compare(ours, theirs).kind)
     if origin.vocabulary != "different":
         return DraftModel(draft_runner, model.name, origin=origin)
-    dictionary = Dictionary(target.tokenizer, model.tokenizer, theirs.size)
+    dictionary = Dictionary(target.tokenizer, model.tokenizer, ours.size, theirs.size)
     kind = StringDraft if options.foreign == "string" else DraftModel
     return kind(draft_runner, model.name, dictionary, origin)
 

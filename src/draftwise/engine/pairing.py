@@ -93,7 +93,8 @@ def pair(
     """Compare two loaded models; foreign: how the draft is to draft if its vocabulary is another."""
     ours, theirs = facts(target, target_runner), facts(draft, draft_runner)
     verdict = compare(vocabulary_of(target, target_runner), vocabulary_of(draft, draft_runner))
-    sharing = None if verdict.kind != "different" else share(target, draft, theirs.real_size)
+    sizes = ours.real_size, theirs.real_size
+    sharing = None if verdict.kind != "different" else share(target, draft, sizes)
     errors, warnings = [], []
     if sharing is not None and not sharing.shared and foreign == "intersection":
         errors.append(
@@ -119,9 +120,9 @@ def pair(
     return Pairing(ours, theirs, verdict, sharing, tuple(errors), tuple(warnings))
 
 
-def share(target: LoadedModel, draft: LoadedModel, draft_size: int) -> Sharing:
+def share(target: LoadedModel, draft: LoadedModel, sizes: tuple[int, int]) -> Sharing:
     """Compare the tokens of two vocabularies, and how they cut a sample text."""
-    dictionary = Dictionary(target.tokenizer, draft.tokenizer, draft_size)
+    dictionary = Dictionary(target.tokenizer, draft.tokenizer, *sizes)
     common, spellings = dictionary.overlap, (dictionary.target, dictionary.draft)
     cuts = [[s.join([i]) for i in s.continuation(SAMPLE)] for s in spellings]
     return Sharing(len(common.to_draft), common.total, common.share, boundaries_met(*cuts))

@@ -1,5 +1,7 @@
 """A draft model's own account: what it reads, how it draws, and what it hands over."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -91,9 +93,9 @@ def test_a_draft_in_another_dtype_drafts_for_a_target_in_float64():
             assert speculate(asked, r.row, session).counters.accepted > 0
 
 
-def test_a_prompt_longer_than_a_chunk_is_read_in_chunks_that_count_as_prefill(monkeypatch):
-    monkeypatch.setattr("draftwise.models.row._PREFILL_CHUNK", 4)
+def test_a_prompt_longer_than_a_chunk_is_read_in_chunks_that_count_as_prefill():
     runner = CountingRunner(toy("llama"))
+    runner._info = replace(runner.info, longest_read=4)
     run = speculate(
         request(PROMPT, k=3, max_tokens=8), rig("llama").row, DraftModel(runner, "same").open()
     )

@@ -3,6 +3,7 @@
 import random
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from draftwise.decoding.passes import time_reads
 from draftwise.models import openvino
 from draftwise.models.converting import Description, content_key, convert, is_converted
 from draftwise.models.openvino import OpenVinoRunner, has_gpu
+from draftwise.models.row import Row
 from draftwise.models.runner import Read, Runner
 from draftwise.testing.toys import CONFIGS, toy
 from tests.models.rig import Mirror, alone, assert_near, one_thread, read, text  # noqa: F401
@@ -67,6 +69,35 @@ def test_a_row_reads_what_the_model_reads_after_crops_and_a_take_over(
         rows.crop(one, len(rows.held[one]) - 1 - step % 4)
     assert rows.runner._rows[one].waste <= 6 + 5
     rows.check()
+
+
+def test_a_long_read_behind_a_short_prefix_begins_anew_and_the_row_is_none_the_wiser(
+    made: Made, widths: list[int]
+) -> None:
+    """And where the old text is long, or the new one short, what is held is not read again."""
+    rows = Mirror(*made("llama")[:1], near=2e-3, runner=made("llama")[1])
+    one = rows.add(text(20))
+    rows.crop(one, 3)
+    rows.read({one: text(60, seed=1)})
+    rows.read({one: text(6, seed=2)})
+    rows.crop(one, 65)
+    rows.read({one: text(20, seed=3)})
+    assert widths == [20, 63, 6, 20]
+    rows.crop(one, 0)
+    rows.read({one: text(5, seed=4)})
+    assert rows.runner._rows[one].waste == 0
+    rows.check()
+
+
+def test_a_prompt_is_read_in_one_pass(made: Made, widths: list[int]) -> None:
+    """A second pass of prefill would be slow. Not beyond what memory allows."""
+    _, runner = made("llama")
+    with Row(runner) as row:
+        row.prefill(text(400))
+        assert widths == [400]
+        runner._info = replace(runner.info, longest_read=300)
+        row.prefill(text(400, seed=1))
+    assert widths == [400, 300, 100]
 
 
 def test_random_reads_and_crops_of_several_rows_never_differ_from_the_model(

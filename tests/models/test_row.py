@@ -15,6 +15,9 @@ from draftwise.testing.toys import toy
 from tests.models.rig import alone, assert_near, one_thread, text  # noqa: F401
 
 CHUNK = 1024
+INFO = RunnerInfo(
+    "counting", torch.device("cpu"), torch.float32, "float32", 1, 4, None, (), 0, longest_read=CHUNK
+)
 
 
 class SpyingRunner(EagerRunner):
@@ -41,7 +44,7 @@ class CountingRunner:
 
     passes: list[tuple[int, int]] = field(default_factory=list)
     held: dict[int, int] = field(default_factory=dict)
-    info: RunnerInfo = field(init=False)
+    info: RunnerInfo = INFO
 
     def add_row(self) -> int:
         self.held[0] = 0

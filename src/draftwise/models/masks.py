@@ -7,7 +7,9 @@ single new token that sees everything, or a whole sequence from its beginning.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 from transformers import PreTrainedConfig
@@ -16,6 +18,7 @@ from transformers.cache_utils import get_layer_types_and_kwargs
 from draftwise.core.errors import ModelError
 from draftwise.models.cache import Plan
 
+Positions = TypeVar("Positions", Tensor, np.ndarray)
 Masks = Tensor | None | Mapping[str, Tensor | None]
 
 FULL, SLIDING, CHUNKED = "full_attention", "sliding_attention", "chunked_attention"
@@ -69,16 +72,14 @@ class MaskMaker:
         if self.implicit and unlimited and whole and plan.start is not None:
             return None
         key = torch.arange(plan.end, device=device)
-        return self.additive(kind, plan.positions, key, dtype)[:, None]
+        visible = self.visible(kind, plan.positions, key)[:, None]
+        mask = torch.zeros(visible.shape, dtype=dtype, device=device)
+        return mask.masked_fill(~visible, torch.finfo(dtype).min)
 
-    def additive(self, kind: str, query: Tensor, key: Tensor, dtype: torch.dtype) -> Tensor:
-        """What tokens at positions query [..., width] see of those at key [end]: [..., width, end].
-
-        0 where they do, the lowest number of the dtype where they do not.
-        """
+    def visible(self, kind: str, query: Positions, key: Positions) -> Positions:
+        """Whether tokens at positions query [..., width] see those at key [end]: [..., width, end]."""
         query, span = query[..., None], self.spans[kind]
-        visible = key <= query
+        visible: Any = key <= query
         if span is not None:
             visible &= key > query - span if kind == SLIDING else key // span == query // span
-        mask = torch.zeros(visible.shape, dtype=dtype, device=key.device)
-        return mask.masked_fill(~visible, torch.finfo(dtype).min)
+        return visible

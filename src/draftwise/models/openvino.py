@@ -3,6 +3,9 @@
 The state only grows. A crop therefore moves nothing: the slots of tokens that are gone get a position
 that no token sees, new tokens go behind them, and once enough slots are waste a fresh request takes
 over what is left. Positions and masks are explicit, so slots need not lie in the order of the text.
+
+The plugin has a fast attention for many tokens into an empty state, and a slow one for all else. So a
+long read behind a short prefix reads the prefix again, and a prefill is one pass.
 """
 
 from collections.abc import Collection, Sequence
@@ -15,10 +18,10 @@ from torch import Tensor
 
 from draftwise.models.converting import MASK, Description
 from draftwise.models.masks import MaskMaker
+from draftwise.models.openvino_row import Row
 from draftwise.models.runner import Read, Reading, RunnerInfo
 
-_NOWHERE = 1 << 62
-"""Position of a slot whose token is gone: behind every token that could ask."""
+_SEEN, _UNSEEN = np.float32(0), np.finfo(np.float32).min
 
 _MOST_WASTE = 128
 """Slots that may be waste, or a quarter of the row if that is more. Every pass reads the waste (some
@@ -29,6 +32,17 @@ _FILLING = 1e9
 """Bytes of weights, over those of the model: how many passes in turn may be one token wider than asked.
 A new width prepares every layer anew, .15 to .2 ms a layer. A token more takes .4 ms in a draft model of
 135 million weights, which goes back and forth between one token and two, and 3 in a target of 1.5 billion."""
+
+
+_SLOW_ATTENTION = 100
+"""What a token costs, in weights to multiply by, over what it costs to look at a slot, in numbers of the
+cache: measured as 92 (1.5 billion weights in bfloat16) and 117 (135 million in int8) on two cores."""
+
+_LEAST_PRICE = 32
+"""Slots that a token costs as much as, at least: a state must be worth keeping."""
+
+_LONGEST_READ = 8192
+"""Tokens of a pass: its mask is a quarter of a GB."""
 
 
 class _Width:
@@ -50,42 +64,6 @@ class _Width:
         return self._last
 
 
-class _Row:
-    """A request, the position that each slot of its state stands for, and the slots of held tokens."""
-
-    def __init__(self, request: ov.InferRequest) -> None:
-        self.request = request
-        self.positions = torch.empty(0, dtype=torch.int64)
-        self.slots: list[int] = []
-        self._new = 0  # the first slot of the last read
-
-    @property
-    def waste(self) -> int:
-        return len(self.positions) - len(self.slots)
-
-    def crop(self, length: int) -> None:
-        self.positions[self.slots[length:]] = _NOWHERE
-        del self.slots[length:]
-
-    def own(self, used: int) -> None:
-        """Count the state's slots. New ones belong to no token until the whole read is through."""
-        self._new = len(self.positions)
-        new = self.positions.new_full((used - len(self.positions),), _NOWHERE)
-        self.positions = torch.cat([self.positions, new])
-
-    def hold(self, count: int) -> None:
-        """Hold the tokens of the first `count` slots that the last read took."""
-        first, length = self._new, len(self.slots)
-        # Slots before positions: an interrupt between them leaves a row too long, which is cropped.
-        self.slots += range(first, first + count)
-        self.positions[first : first + count] = torch.arange(length, length + count)
-
-    def restart(self, request: ov.InferRequest) -> None:
-        """Go on with a request whose state holds the held tokens, in their order."""
-        self.request, length = request, len(self.slots)
-        self.positions, self.slots = torch.arange(length), list(range(length))
-
-
 class OpenVinoRunner:
     """Runs a converted model. Rows are read one after the other: each has a request of its own.
 
@@ -101,10 +79,13 @@ class OpenVinoRunner:
         self._compiled = ov.Core().compile_model(
             folder / "model.xml", device, _properties(dtype, threads, about.group, device)
         )
+        self._outputs = {port.any_name: port for port in self._compiled.outputs}
         self._width = _Width(int(_FILLING / about.weight_bytes), about.context_length)
+        price = _num_weights(about) / (_SLOW_ATTENTION * about.cache_values)
+        self._token_price = max(price, _LEAST_PRICE)
         self._hidden_layers = about.hidden_layers
         self._cache_bytes = about.cache_values * dtype.itemsize
-        self._rows: dict[int, _Row] = {}
+        self._rows: dict[int, Row] = {}
         self._info = RunnerInfo(
             name="openvino" if device == "CPU" else "openvino-gpu",
             device=torch.device("cpu"),  # where logits are
@@ -116,6 +97,7 @@ class OpenVinoRunner:
             cache_kinds=tuple(sorted(about.spans)),
             weight_bytes=about.weight_bytes,
             hidden_states=bool(about.hidden_layers),
+            longest_read=_LONGEST_READ,
         )
 
     @property
@@ -131,7 +113,7 @@ class OpenVinoRunner:
     def add_row(self) -> int:
         """Add an empty row and return its number."""
         row = next(n for n in range(len(self._rows) + 1) if n not in self._rows)
-        self._rows[row] = _Row(self._compiled.create_infer_request())
+        self._rows[row] = Row(self._compiled.create_infer_request())
         return row
 
     def remove_row(self, row: int) -> None:
@@ -140,7 +122,7 @@ class OpenVinoRunner:
 
     def length(self, row: int) -> int:
         """Tokens that the row holds."""
-        return len(self._rows[row].slots)
+        return len(self._rows[row].tokens)
 
     def crop(self, row: int, length: int) -> None:
         """Keep the first `length` tokens of the row."""
@@ -156,47 +138,67 @@ class OpenVinoRunner:
             raise ValueError(f"the model was converted without the hidden states of {absent}")
         readings = [self._read(self._rows[read.row], read, hidden_layers) for read in reads]
         for read in reads:
-            self._rows[read.row].hold(len(read.tokens))
+            self._rows[read.row].hold(read.tokens)
         return readings
 
     def synchronize(self) -> None:
         """Nothing to wait for: a pass returns when it is done."""
 
-    def _read(self, row: _Row, read: Read, hidden_layers: Collection[int]) -> Reading:
-        if row.waste > max(_MOST_WASTE, len(row.slots) // 4):
-            self._take_over(row)
-        count, length = len(read.tokens), len(row.slots)
-        width = self._width.of(count, length)
-        query = torch.arange(length, length + width)
-        key = torch.cat([row.positions, query])
+    def _read(self, row: Row, read: Read, hidden_layers: Collection[int]) -> Reading:
+        self._tidy(row, len(read.tokens))
+        tokens = [*row.tokens[len(row.slots) :], *read.tokens]
+        count = len(tokens)
+        width = self._width.of(count, len(row.slots))
+        key = row.positions(width)
+        query = key[-width:]
         first = count - max(read.num_logits, 1)
         inputs = {
-            "input_ids": np.array([[*read.tokens, *[read.tokens[-1]] * (width - count)]], np.int64),
-            "position_ids": query[None].numpy(),
+            "input_ids": np.array([[*tokens, *[tokens[-1]] * (width - count)]], np.int64),
+            "position_ids": query[None],
             "wanted": np.arange(first, count),
             "beam_idx": np.zeros(1, np.int32),
         }
         for kind in self._masks.spans:
-            mask = self._masks.additive(kind, query, key, torch.float32)
-            inputs[f"{MASK}{kind}"] = mask[None, None].numpy()
+            visible = self._masks.visible(kind, query, key)
+            inputs[f"{MASK}{kind}"] = np.where(visible, _SEEN, _UNSEEN)[None, None]
         try:
             outputs = row.request.infer(inputs, share_inputs=True, share_outputs=True)
         except BaseException:  # an interrupt arrives behind the pass: the state may have grown
-            row.own(_state_length(row.request))
+            row.empty()
             raise
-        row.own(len(key))
+        row.own(width)
         return Reading(
-            _copied(outputs["logits"], read.num_logits),
-            {n: _copied(outputs[f"hidden.{n}"], read.num_logits) for n in hidden_layers},
+            _copied(outputs[self._outputs["logits"]], read.num_logits),
+            {
+                n: _copied(outputs[self._outputs[f"hidden.{n}"]], read.num_logits)
+                for n in hidden_layers
+            },
         )
 
-    def _take_over(self, row: _Row) -> None:
-        """Put what the row holds into a fresh request; the old one goes when that is whole."""
+    def _tidy(self, row: Row, count: int) -> None:
+        """Before so many tokens are read: begin anew where that is faster, or get rid of waste."""
+        held = len(row.slots)
+        anew = held * self._token_price <= count * (held + count / 2)
+        if row.waste + held and anew and held + count <= self._info.longest_read:
+            row.empty()
+        elif row.waste > max(_MOST_WASTE, held // 4):
+            self._take_over(row)
+
+    def _take_over(self, row: Row) -> None:
+        """Put what the state holds into a fresh request; the old one goes when that is whole."""
         fresh = self._compiled.create_infer_request()
         kept = {state.name: state.state for state in row.request.query_state()}
         for state in fresh.query_state():
             state.state = ov.Tensor(np.ascontiguousarray(kept[state.name].data[:, :, row.slots]))
         row.restart(fresh)
+
+
+def _num_weights(about: Description) -> float:
+    """Of the model, about: a file's own bits vary."""
+    bits = {"int4": 4}.get(about.weights, 8)
+    return (
+        8 * about.weight_bytes / (8 * getattr(torch, about.dtype).itemsize if about.plain else bits)
+    )
 
 
 def has_gpu() -> bool:
@@ -217,10 +219,6 @@ def _properties(dtype: torch.dtype, threads: int, group: int, device: str) -> di
         "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0 if exact else group,
     }
     return properties | ({"INFERENCE_NUM_THREADS": threads} if device == "CPU" else {})
-
-
-def _state_length(request: ov.InferRequest) -> int:
-    return request.query_state()[0].state.shape[2]
 
 
 def _copied(output: np.ndarray, num: int) -> Tensor:

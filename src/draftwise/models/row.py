@@ -14,8 +14,6 @@ from draftwise.core.prefix import common_prefix
 from draftwise.core.proposals import DeviceTokens
 from draftwise.models.runner import BlockRunner, Read, Runner
 
-_PREFILL_CHUNK = 1024
-
 
 class Row(Closing):
     """One sequence's place in a runner, and the tokens that it holds."""
@@ -36,7 +34,7 @@ class Row(Closing):
         """Hold `ids` and nothing else, reading what is not held yet; no logits."""
         self._keep_common(ids, len(ids))
         while len(self._held) < len(ids):
-            self._read(ids[: len(self._held) + _PREFILL_CHUNK], 0)
+            self._read(ids[: len(self._held) + self.runner.info.longest_read], 0)
 
     def logits(self, ids: list[int], num: int = 1) -> Tensor:
         """Return the logits after each of the last `num` tokens of `ids`: [num, width].
@@ -76,7 +74,7 @@ class Row(Closing):
     def _make_ready(self, ids: list[int], num: int) -> None:
         """Leave no more to be read than belongs into one pass with logits at the last `num` tokens."""
         self._keep_common(ids, len(ids) - num)
-        if len(ids) - len(self._held) > num + _PREFILL_CHUNK:
+        if len(ids) - len(self._held) > num + self.runner.info.longest_read:
             self.prefill(ids[: len(ids) - num])
 
     def _read(self, ids: list[int], num: int) -> Tensor:

@@ -48,7 +48,8 @@ class RunnerInfo:
     name: the kind of runner ("eager"). dtype: that it computes in. weights: what they are kept in, the
     dtype's name or fewer bits ("int8", "int4", "file"). threads: of the processor. logit_width: columns of
     the logits. context_length: positions the model was made for, None if it names no limit.
-    weight_bytes: of all parameters, shared ones counted once. max_rows: None if any number.
+    weight_bytes: of all parameters, shared ones counted once. max_rows: None if any number. longest_read:
+    tokens that a pass may take; a longer prefill takes several.
     """
 
     name: str
@@ -62,6 +63,7 @@ class RunnerInfo:
     weight_bytes: int
     max_rows: int | None = None
     hidden_states: bool = False
+    longest_read: int = 1024
 
 
 class Runner(Protocol):

@@ -47,13 +47,18 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 @pytest.fixture
 def widths(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many tokens wide each pass is, as they come."""
-    seen, infer = list[int](), openvino.ov.InferRequest.infer
+    seen = list[int]()
 
-    def watched(request, inputs, **options):
-        seen.append(inputs["input_ids"].shape[1])
-        return infer(request, inputs, **options)
+    def watch(method):
+        def watched(request, inputs, **options):
+            seen.append(inputs["input_ids"].shape[1])
+            return method(request, inputs, **options)
 
-    monkeypatch.setattr(openvino.ov.InferRequest, "infer", watched)
+        return watched
+
+    for name in ("infer", "start_async"):
+        method = getattr(openvino.ov.InferRequest, name)
+        monkeypatch.setattr(openvino.ov.InferRequest, name, watch(method))
     return seen
 
 
@@ -143,7 +148,7 @@ def test_a_read_broken_off_before_or_behind_the_pass_leaves_the_row_as_it_was(
     made: Made, monkeypatch: pytest.MonkeyPatch, error: type[BaseException], late: bool
 ) -> None:
     rows = Mirror(*made("llama")[:1], near=2e-3, runner=made("llama")[1])
-    one, two = rows.add(text(20)), rows.add(text(7, seed=1))
+    one, two, empty = rows.add(text(20)), rows.add(text(7, seed=1)), rows.add()
     infer = openvino.ov.InferRequest.infer
 
     def broken(*args, **kwargs):
@@ -151,10 +156,67 @@ def test_a_read_broken_off_before_or_behind_the_pass_leaves_the_row_as_it_was(
             infer(*args, **kwargs)
         raise error("broken off")
 
-    monkeypatch.setattr(openvino.ov.InferRequest, "infer", broken)
-    with pytest.raises(error):
-        rows.runner.read([Read(two, [3, 4], 1), Read(one, [5], 1)])
-    monkeypatch.undo()
+    for reads in ([Read(two, [3, 4], 1), Read(one, [5], 1)], [Read(empty, [6] * 9, 1)]):
+        with monkeypatch.context() as patch:
+            patch.setattr(openvino.ov.InferRequest, "infer", broken)
+            with pytest.raises(error):
+                rows.runner.read(reads)
+        rows.check()
+
+
+def test_a_row_that_was_read_before_another_was_broken_off_is_as_it_was(made: Made) -> None:
+    """Also where it began anew: what its state took stands for no token."""
+    rows = Mirror(*made("llama")[:1], near=2e-3, runner=made("llama")[1])
+    one, two, infer = rows.add(text(20)), rows.add(text(3, seed=1)), openvino.ov.InferRequest.infer
+    for tokens in ([5], text(60, seed=2)):
+        passes = iter([infer])
+
+        def second_broken(*args, passes=passes, **kwargs):
+            return next(passes)(*args, **kwargs)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(openvino.ov.InferRequest, "infer", second_broken)
+            with pytest.raises(StopIteration):
+                rows.runner.read([Read(two, tokens, 1), Read(one, [5], 1)])
+        rows.check()
+        rows.read({two: text(4, seed=3)})
+
+
+def test_what_is_read_again_after_a_loss_is_read_in_passes_too(
+    made: Made, widths: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(openvino, "_LONGEST_READ", 30)
+    monkeypatch.setattr(openvino, "_BEHIND", 16)
+    rows = Mirror(*made("llama")[:1], near=2e-3, runner=made("llama")[1])
+    one = rows.add(text(20))
+    rows.read({one: text(15, seed=1)})
+    rows.runner._rows[one].empty()
+    del widths[:]
+    rows.read({one: text(40, seed=2)})
+    assert widths == [30, 5, 40], "all forty are asked for logits"
+    rows.runner._rows[one].empty()
+    del widths[:]
+    rows.runner.read([Read(one, [7], 1)])
+    assert widths == [30, 16, 16, 14]
+
+
+def test_a_long_pass_is_interrupted_on_the_way_and_leaves_the_row_as_it_was(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The layers that were done have more slots than the others: all is read again."""
+    rows = Mirror(*made("llama")[:1], near=2e-3, runner=made("llama")[1])
+    one = rows.add(text(20))
+    monkeypatch.setattr(openvino, "_INTERRUPTIBLE", 100)
+
+    def interrupted(request, ms):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(openvino.ov.InferRequest, "wait_for", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            rows.runner.read([Read(one, text(400, seed=1), 1)])
+    rows.check()
+    rows.read({one: text(200, seed=2)})
     rows.check()
 
 

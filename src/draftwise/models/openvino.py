@@ -8,8 +8,11 @@ The plugin has a fast attention for many tokens into an empty state, and a slow 
 long read behind a short prefix reads the prefix again, and a prefill is one pass.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from math import inf
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import openvino as ov
@@ -18,7 +21,7 @@ from torch import Tensor
 
 from draftwise.models.converting import MASK, Description
 from draftwise.models.masks import MaskMaker
-from draftwise.models.openvino_row import Row
+from draftwise.models.openvino_row import StateRow
 from draftwise.models.runner import Read, Reading, RunnerInfo
 
 _SEEN, _UNSEEN = np.float32(0), np.finfo(np.float32).min
@@ -41,8 +44,12 @@ cache: measured as 92 (1.5 billion weights in bfloat16) and 117 (135 million in 
 _LEAST_PRICE = 32
 """Slots that a token costs as much as, at least: a state must be worth keeping."""
 
-_LONGEST_READ = 8192
-"""Tokens of a pass: its mask is a quarter of a GB."""
+_LONGEST_READ, _BEHIND = 8192, 1024
+"""Tokens of a pass into an empty state, and behind others: the slow attention keeps a number for each pair
+and head, 1.6 GB for 1,024 tokens behind 32,000 and 12 heads. A mask of 8,192 tokens is a quarter of a GB."""
+
+_INTERRUPTIBLE, _LOOK_UP_MS = 256, 50
+"""Tokens from which on a pass can be interrupted, and how often it looks."""
 
 
 class _Width:
@@ -81,11 +88,10 @@ class OpenVinoRunner:
         )
         self._outputs = {port.any_name: port for port in self._compiled.outputs}
         self._width = _Width(int(_FILLING / about.weight_bytes), about.context_length)
-        price = _num_weights(about) / (_SLOW_ATTENTION * about.cache_values)
-        self._token_price = max(price, _LEAST_PRICE)
+        self._token_price = _token_price(about, device)
         self._hidden_layers = about.hidden_layers
         self._cache_bytes = about.cache_values * dtype.itemsize
-        self._rows: dict[int, Row] = {}
+        self._rows: dict[int, StateRow] = {}
         self._info = RunnerInfo(
             name="openvino" if device == "CPU" else "openvino-gpu",
             device=torch.device("cpu"),  # where logits are
@@ -113,7 +119,7 @@ class OpenVinoRunner:
     def add_row(self) -> int:
         """Add an empty row and return its number."""
         row = next(n for n in range(len(self._rows) + 1) if n not in self._rows)
-        self._rows[row] = Row(self._compiled.create_infer_request())
+        self._rows[row] = StateRow(self._compiled.create_infer_request())
         return row
 
     def remove_row(self, row: int) -> None:
@@ -138,35 +144,22 @@ class OpenVinoRunner:
             raise ValueError(f"the model was converted without the hidden states of {absent}")
         readings = [self._read(self._rows[read.row], read, hidden_layers) for read in reads]
         for read in reads:
-            self._rows[read.row].hold(read.tokens)
+            self._rows[read.row].tokens += read.tokens
         return readings
 
     def synchronize(self) -> None:
         """Nothing to wait for: a pass returns when it is done."""
 
-    def _read(self, row: Row, read: Read, hidden_layers: Collection[int]) -> Reading:
+    def _read(self, row: StateRow, read: Read, hidden_layers: Collection[int]) -> Reading:
+        row.crop(len(row.tokens))  # of slots that a read took which another row broke off
         self._tidy(row, len(read.tokens))
         tokens = [*row.tokens[len(row.slots) :], *read.tokens]
-        count = len(tokens)
-        width = self._width.of(count, len(row.slots))
-        key = row.positions(width)
-        query = key[-width:]
-        first = count - max(read.num_logits, 1)
-        inputs = {
-            "input_ids": np.array([[*tokens, *[tokens[-1]] * (width - count)]], np.int64),
-            "position_ids": query[None],
-            "wanted": np.arange(first, count),
-            "beam_idx": np.zeros(1, np.int32),
-        }
-        for kind in self._masks.spans:
-            visible = self._masks.visible(kind, query, key)
-            inputs[f"{MASK}{kind}"] = np.where(visible, _SEEN, _UNSEEN)[None, None]
-        try:
-            outputs = row.request.infer(inputs, share_inputs=True, share_outputs=True)
-        except BaseException:  # an interrupt arrives behind the pass: the state may have grown
-            row.empty()
-            raise
-        row.own(width)
+        wanted = max(read.num_logits, 1)
+        while len(tokens) > max(limit := _BEHIND if row.slots else self._info.longest_read, wanted):
+            part = min(limit, len(tokens) - wanted)
+            self._pass(row, tokens[:part], 1)
+            del tokens[:part]
+        outputs = self._pass(row, tokens, wanted)
         return Reading(
             _copied(outputs[self._outputs["logits"]], read.num_logits),
             {
@@ -175,16 +168,47 @@ class OpenVinoRunner:
             },
         )
 
-    def _tidy(self, row: Row, count: int) -> None:
+    def _pass(self, row: StateRow, tokens: list[int], wanted: int) -> Mapping[Any, np.ndarray]:
+        """Read tokens into the state; what comes out at the last of them, `wanted` of them."""
+        count = len(tokens)
+        width = self._width.of(count, len(row.slots))
+        key = row.positions(width)
+        query = key[-width:]
+        inputs = {
+            "input_ids": np.array([[*tokens, *[tokens[-1]] * (width - count)]], np.int64),
+            "position_ids": query[None],
+            "wanted": np.arange(count - wanted, count),
+            "beam_idx": np.zeros(1, np.int32),
+        }
+        for kind in self._masks.spans:
+            visible = self._masks.visible(kind, query, key)
+            inputs[f"{MASK}{kind}"] = np.where(visible, _SEEN, _UNSEEN)[None, None]
+        try:
+            outputs = _infer(row.request, inputs, count)
+            row.take(count, len(key))
+        except BaseException:
+            self._recover(row)
+            raise
+        return outputs
+
+    def _recover(self, row: StateRow) -> None:
+        """After a pass that was broken off: keep the state if all its layers agree, else lose it."""
+        lost = row.lose(self._compiled.create_infer_request())
+        with suppress(RuntimeError):  # it still runs
+            lengths = {state.state.shape[2] for state in lost[0].query_state()}
+            if len(lengths) == 1:
+                row.regain(lost, lengths.pop())
+
+    def _tidy(self, row: StateRow, count: int) -> None:
         """Before so many tokens are read: begin anew where that is faster, or get rid of waste."""
         held = len(row.slots)
-        anew = held * self._token_price <= count * (held + count / 2)
+        anew = not held or held * self._token_price <= count * (held + count / 2)
         if row.waste + held and anew and held + count <= self._info.longest_read:
             row.empty()
         elif row.waste > max(_MOST_WASTE, held // 4):
             self._take_over(row)
 
-    def _take_over(self, row: Row) -> None:
+    def _take_over(self, row: StateRow) -> None:
         """Put what the state holds into a fresh request; the old one goes when that is whole."""
         fresh = self._compiled.create_infer_request()
         kept = {state.name: state.state for state in row.request.query_state()}
@@ -193,12 +217,14 @@ class OpenVinoRunner:
         row.restart(fresh)
 
 
-def _num_weights(about: Description) -> float:
-    """Of the model, about: a file's own bits vary."""
-    bits = {"int4": 4}.get(about.weights, 8)
-    return (
-        8 * about.weight_bytes / (8 * getattr(torch, about.dtype).itemsize if about.plain else bits)
-    )
+def _token_price(about: Description, device: str) -> float:
+    """How many slots a token could look at in the time that it takes to be read into an empty state."""
+    if device != "CPU":
+        return inf  # the attention there is another
+    whole: int = 8 * getattr(torch, about.dtype).itemsize
+    bits = whole if about.plain else 4 if about.weights == "int4" else 8  # a file's own vary
+    weights = 8 * about.weight_bytes / bits
+    return max(weights / (_SLOW_ATTENTION * about.cache_values), _LEAST_PRICE)
 
 
 def has_gpu() -> bool:
@@ -219,6 +245,24 @@ def _properties(dtype: torch.dtype, threads: int, group: int, device: str) -> di
         "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0 if exact else group,
     }
     return properties | ({"INFERENCE_NUM_THREADS": threads} if device == "CPU" else {})
+
+
+def _infer(
+    request: ov.InferRequest, inputs: Mapping[str, np.ndarray], count: int
+) -> Mapping[Any, np.ndarray]:
+    """One pass. A long one can be interrupted: else a user who has enough waits for a whole prompt."""
+    if count < _INTERRUPTIBLE:
+        return request.infer(inputs, share_inputs=True, share_outputs=True)
+    try:
+        request.start_async(inputs, share_inputs=True)
+        while not request.wait_for(_LOOK_UP_MS):
+            pass
+    except BaseException:
+        request.cancel()
+        with suppress(RuntimeError):
+            request.wait()
+        raise
+    return request.results
 
 
 def _copied(output: np.ndarray, num: int) -> Tensor:

@@ -1,13 +1,14 @@
 """A row of the OpenVINO runner: a request, and which token each slot of its state stands for.
 
-The state holds a prefix of the row's tokens, and waste between them. A read feeds the rest: all tokens,
-where the state was broken off in the middle of a pass, or where to begin anew is faster.
+The state holds the first of the row's tokens, all of them between reads, and waste among them. Where it was
+lost, or where to begin anew is faster, it holds none, and the next read feeds them again.
 """
-
-from collections.abc import Sequence
 
 import numpy as np
 import openvino as ov
+
+State = tuple[ov.InferRequest, list[int], int]
+"""A request, the slots of its state that stand for tokens, and how many slots it has."""
 
 _NOWHERE = 1 << 62
 """Position of a slot whose token is gone: behind every token that could ask."""
@@ -16,7 +17,7 @@ _ROOM = 256
 """Slots whose positions a new row has room for; a longer row makes more."""
 
 
-class Row:
+class StateRow:
     """tokens: that the row holds. slots: of the state, one for each token that was read into it, in order."""
 
     def __init__(self, request: ov.InferRequest) -> None:
@@ -25,7 +26,6 @@ class Row:
         self.slots: list[int] = []
         self._positions = np.empty(_ROOM, np.int64)  # of all slots, and of more than there are
         self._used = 0
-        self._new = 0  # the first slot of the last pass
 
     @property
     def waste(self) -> int:
@@ -33,9 +33,10 @@ class Row:
         return self._used - len(self.slots)
 
     def crop(self, length: int) -> None:
-        """Keep the first tokens. Nothing moves."""
-        self._positions[self.slots[length:]] = _NOWHERE
-        del self.slots[length:]
+        """Keep the first tokens, and no slots beyond them. Nothing moves."""
+        if length < len(self.slots):
+            self._positions[self.slots[length:]] = _NOWHERE
+            del self.slots[length:]
         del self.tokens[length:]
 
     def positions(self, width: int) -> np.ndarray:
@@ -46,24 +47,32 @@ class Row:
         self._positions[self._used : end] = np.arange(length, length + width)
         return self._positions[:end]
 
-    def own(self, width: int) -> None:
-        """Count the slots of a pass. They stand for no token until the whole read is through."""
-        self._new, self._used = self._used, self._used + width
-        self._positions[self._new : self._used] = _NOWHERE
-
-    def hold(self, tokens: Sequence[int]) -> None:
-        """Hold these tokens too; the last pass took them, behind what the state had not."""
-        first, length, count = self._new, len(self.slots), len(self.tokens) + len(tokens)
-        # Tokens last: an interrupt before leaves a row too long, which is cropped.
-        self.slots += range(first, first + count - length)
-        self._positions[first : first + count - length] = np.arange(length, count)
-        self.tokens += tokens
+    def take(self, count: int, used: int) -> None:
+        """The state has so many slots now; the first of the new ones stand for `count` tokens more."""
+        first, length = self._used, len(self.slots)
+        # In this order: what an interrupt leaves undone is waste, or a slot too many, which is cropped.
+        self._positions[first:used] = _NOWHERE
+        self._used = used
+        self.slots += range(first, first + count)
+        self._positions[first : first + count] = np.arange(length, length + count)
 
     def empty(self) -> None:
-        """Forget what the state holds: all tokens are read anew."""
+        """Forget what the state holds: all tokens are read again."""
         self.slots = []
         self.request.reset_state()
         self._used = 0
+
+    def lose(self, request: ov.InferRequest) -> State:
+        """Go on with a fresh request, which holds nothing; returns what there was."""
+        lost = self.request, self.slots, self._used
+        self.request, self.slots, self._used = request, [], 0
+        return lost
+
+    def regain(self, lost: State, used: int) -> None:
+        """Go back to what was lost, where all is well with it but for new slots, which are waste."""
+        request, slots, before = lost
+        self._positions[before:used] = _NOWHERE
+        self.request, self.slots, self._used = request, slots, used
 
     def restart(self, request: ov.InferRequest) -> None:
         """Go on with a request whose state holds what this one's did, in order and without waste."""

@@ -10,6 +10,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, 
 from transformers import PreTrainedTokenizerFast
 
 import draftwise
+from draftwise.core.distributions import Dense, OneHot
 from draftwise.core.noise import KeyedNoise
 from draftwise.core.sampling import Sampler, SamplingOptions
 from draftwise.drafters.model import DraftModel, highest_probability
@@ -181,6 +182,26 @@ def test_only_shared_tokens_are_drawn_by_the_drafts_law_over_them(options, penal
         torch.testing.assert_close(q.dense(position, size), expected.dense(position, size))
     assert int(processed[0].isfinite().sum()) == len(pair.overlap.to_draft)
     assert highest_probability(processed) == pytest.approx(highest_probability(reference))
+
+
+def test_a_draft_gone_wild_names_tokens_of_the_target_all_the_same():
+    pair = DICTIONARIES["large target, small draft"]
+    size = len(pair.target.bytes)
+    names, _ = pair.names(torch.device("cpu"))
+    nowhere = int((names == size).nonzero()[0])
+    assert OneHot(torch.tensor([nowhere])).renamed(names, size).ids.tolist() == [size - 1]
+    spread = Dense(torch.eye(len(names))[[nowhere, 70]]).renamed(names, size)
+    assert spread.p.sum(-1).tolist() == [0.0, 1.0]
+    assert int(spread.p[1].argmax()) == int(names[70])
+
+
+def test_what_a_context_costs_a_foreign_draft_is_measured_in_its_own_tokens(monkeypatch):
+    """The target's ids go beyond the draft's."""
+    monkeypatch.setattr("draftwise.engine.calibration._FAR", 200)
+    target, draft = (model_for(tokenizer, 1) for tokenizer in (LARGE, SMALL))
+    with draftwise.load(target, draft) as engine:
+        costs = engine.costs
+    assert [len(c.measured) for c in (costs.read_more, costs.propose_more)] == [2, 1]
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])

@@ -35,7 +35,7 @@ class OneHot:
 
     def renamed(self, names: Tensor, vocab_size: int) -> "OneHot":
         """The same over another vocabulary, where token i is `names[i]`; impossible ones are `vocab_size`."""
-        return OneHot(names[self.ids])
+        return OneHot(names[self.ids].clamp(max=vocab_size - 1))  # an arg-max of NaNs may be any
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,7 @@ class MixedSession:
         copy = self._free.propose(ids, k, sampling, randomness)
         # Learned from whether it is taken or not: it tells for free how good copies are here.
         self._copy, self._start, self._drafted = copy, len(ids), Proposal()
-        if copy.tokens and self._prefers(copy, k, fixed=goes_on is None):
+        if copy.tokens and self._prefers(copy, k, None if goes_on is None else len(ids)):
             return copy
         drafted = self._model.propose(ids, k, sampling, randomness, goes_on)
         if not drafted.tokens and not drafted.passes:
@@ -102,13 +102,13 @@ class MixedSession:
         self._copies.learn(self._copy, written)
         self._drafts.learn(self._drafted, written)
 
-    def _prefers(self, copy: Proposal, k: int, fixed: bool) -> bool:
+    def _prefers(self, copy: Proposal, k: int, context: int | None) -> bool:
         """Whether the copy is the better bet: by tokens a millisecond, at the best length of each.
 
-        At a fixed k nothing that is measured may decide, or a seed would not repeat a text under every
-        rule: then usual costs do.
+        context: that costs are asked for behind. None at a fixed k, where nothing that is measured may
+        decide, or a seed would not repeat a text under every rule: then usual costs do.
         """
-        costs = _USUAL if fixed else self._costs
+        costs = _USUAL if context is None else self._costs.behind(context)
         copied = [self._copies.chance(copy, i) for i in range(len(copy.tokens))]
         drafted = [self._drafts.at(i) for i in range(k)]
         of_copy = _best_rate(copied, lambda n: costs.round_ms(n, passes=0))

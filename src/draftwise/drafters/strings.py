@@ -78,12 +78,9 @@ class StringDraftSession(ModelSession):
             written.append(randomness.draw(q, len(ids) + i)[0])
         text = _complete_text(spelling.join(written[start:]))
         tokens = self._dictionary.target.continuation(text)[:k]
-        usable = next(
-            (i for i, t in enumerate(tokens) if t >= sampling.sampler.vocab_size), len(tokens)
-        )
-        if len(written) > start and not usable:
+        if len(written) > start and not tokens:
             note = note or "the target has no token for what the draft model wrote"
-        return Proposal(tuple(tokens[:usable]), None, self._row.passes - before, note)
+        return Proposal(tuple(tokens), None, self._row.passes - before, note)
 
     def _distribution(self, logits: Tensor, options: SamplingOptions) -> Distribution:
         """The draft's own law over tokens that stand for text."""

@@ -33,8 +33,8 @@ class Translation(Protocol):
     ) -> tuple[Tensor, Distribution]:
         """What the draft's logits [n, width] say of the target's tokens, in the light of `sampling`.
 
-        Returns processed logits, of as many tokens as can be drawn, and the distribution over the
-        target's vocabulary that they make. seen: the target's tokens between the positions.
+        Returns the processed logits that a token is drawn from, of whichever vocabulary, and the
+        distribution over the target's that they make. seen: the target's tokens between the positions.
         """
         ...
 
@@ -70,12 +70,13 @@ class Dictionary:
         self._names: dict[torch.device, tuple[Tensor, Tensor]] = {}
 
     def names(self, device: torch.device) -> tuple[Tensor, Tensor]:
-        """The target's id of each token of the draft, one too many for those not shared; and 0 or -inf."""
+        """Of each token of the draft: the target's id (its vocabulary's size if it has none); 0 or -inf."""
         if device not in self._names:
+            pairs = torch.tensor(list(self.overlap.to_draft.items()), dtype=torch.long).view(-1, 2)
+            ours, theirs = pairs.unbind(1)
             names = torch.full((len(self.draft.bytes),), len(self.target.bytes))
-            for ours, theirs in self.overlap.to_draft.items():
-                names[theirs] = ours
-            absent = torch.where(names < len(self.target.bytes), 0.0, -torch.inf)
+            names[theirs] = ours
+            absent = torch.full(names.shape, -torch.inf).index_fill(0, theirs, 0.0)
             self._names[device] = names.to(device), absent.to(device)
         return self._names[device]
 

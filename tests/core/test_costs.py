@@ -87,3 +87,15 @@ def test_a_round_of_another_length_than_the_one_before_pays_for_the_change():
     assert dear.speedup(rounds) < COSTS.speedup(rounds)
     assert dear.read_behind(4, 4) == COSTS.read(4)
     assert dear.read_behind(1, 4) == COSTS.read(4) + 7.0
+
+
+def test_a_context_adds_to_each_token_and_may_be_shorter_than_the_measured_one():
+    more = {"read_more": Curve(((1, 0.01), (9, 0.09))), "propose_more": Curve(((1, 0.005),))}
+    costs = replace(COSTS, context=100, **more)
+    longer = costs.behind(300)
+    assert longer.read(4) == pytest.approx(costs.read(4) + 4 * 200 * 0.01)
+    assert longer.propose(3) == pytest.approx(6.0 + 3 * 200 * 0.005)
+    assert longer.behind(100).read(4) == pytest.approx(costs.read(4))
+    assert costs.behind(50).read(1) == pytest.approx(costs.read(1) - 0.5)
+    assert costs.behind(0).propose(1) >= 0
+    assert COSTS.behind(5000).read == COSTS.read

@@ -170,3 +170,28 @@ def test_what_a_new_length_costs_is_counted_in_what_is_earned():
     assert rule.keep(copy) == 1
     rule.learn(copy, [1, 99])
     assert rule._ms == pytest.approx((100 * CostRule._FADES + 150) * CostRule._FADES + 100)
+
+
+MORE = Curve(((1, 0.02),))
+
+
+def test_a_long_context_makes_tokens_dearer_and_copies_shorter():
+    """Where each token adds the time of looking at all of the context, what is doubtful is left out."""
+    costs = Costs(FLAT, Curve(((1, 0.0), (2, 0.0))), context=100, read_more=MORE)
+    copy, lengths = Proposal(tuple(range(16))), []
+    for prompt in (None, 100, 1100):
+        rule = CostRule(costs, prompt=prompt)
+        for right in (4, 3, 2, 0, 3):
+            rule.keep(copy)
+            rule.learn(copy, [*copy.tokens[:right], 99])
+        lengths.append(rule.keep(copy))
+    assert lengths[0] == lengths[1] > lengths[2] > 0
+
+
+def test_the_context_grows_with_the_text():
+    rule = CostRule(Costs(FLAT, Curve(((1, 0.0), (2, 0.0))), read_more=MORE), prompt=10)
+    before = rule._costs.plain_ms
+    for _ in range(20):
+        rule.learn(Proposal(), [1] * 10)
+    assert rule._costs.context >= 10 + 128
+    assert rule._costs.plain_ms == pytest.approx(before + 0.02 * (rule._costs.context - 10))

@@ -1,5 +1,6 @@
 """Timing of passes: what a runner is asked to read, and what it is billed."""
 
+import itertools
 from collections import Counter
 
 import pytest
@@ -8,7 +9,13 @@ from draftwise.core.clock import FakeClock
 from draftwise.core.errors import OptionError
 from draftwise.core.noise import KeyedNoise
 from draftwise.core.sampling import Sampler, SamplingOptions
-from draftwise.decoding.passes import LENGTHS, time_change, time_proposals, time_reads
+from draftwise.decoding.passes import (
+    LENGTHS,
+    time_change,
+    time_contexts,
+    time_proposals,
+    time_reads,
+)
 from draftwise.drafters.lookup import PromptLookup
 from draftwise.drafters.model import DraftModel
 from draftwise.models.eager import EagerRunner
@@ -22,11 +29,11 @@ SAMPLING = Sampler(SamplingOptions(), vocab_size=VOCAB_SIZE).start(TEXT)
 class Watched:
     """A runner that logs what it reads, and takes 10 ms for a pass and 1 ms for each token in it.
 
-    change: milliseconds on top behind a pass of another length.
+    change: milliseconds on top behind a pass of another length. slope: and for each token behind each.
     """
 
-    def __init__(self, context_length=None, change=0.0):
-        self.clock, self.reads, self.change = FakeClock(), [], change
+    def __init__(self, context_length=None, change=0.0, slope=0.0):
+        self.clock, self.reads, self.change, self.slope = FakeClock(), [], change, slope
         self._runner = EagerRunner(toy(), context_length)
 
     def __getattr__(self, name):
@@ -36,7 +43,8 @@ class Watched:
         (read,) = reads
         self.reads.append((self._runner.length(read.row), tuple(read.tokens), read.num_logits))
         changed = len(self.reads) == 1 or len(self.reads[-2][1]) != len(read.tokens)
-        self.clock.advance((10 + len(read.tokens) + self.change * changed) / 1000)
+        behind = self.slope * len(read.tokens) * self._runner.length(read.row)
+        self.clock.advance((10 + len(read.tokens) + self.change * changed + behind) / 1000)
         return self._runner.read(reads, hidden_layers)
 
 
@@ -60,6 +68,15 @@ def test_another_length_costs_what_the_first_pass_of_it_takes_longer_than_the_se
     runner = Watched(change=change)
     costs = time_change(runner, TEXT, 40, (1, 5), repeats=3, clock=runner.clock)
     assert costs == pytest.approx(max(change, 0.0))
+
+
+def test_two_contexts_are_timed_in_turns_and_a_longer_one_costs_more():
+    runner = Watched(slope=0.02, change=5.0)
+    samples = time_contexts(runner, TEXT, (10, 60), (1, 9), repeats=3, clock=runner.clock)
+    for (context, n), times in samples.items():
+        assert times == pytest.approx((10 + n + 0.02 * n * context,) * 3)
+    passes = Counter((length, num) for length, _, num in runner.reads[2:])
+    assert passes == dict.fromkeys(itertools.product((10, 60), (1, 9)), 2 * 4)
 
 
 def test_the_usual_lengths_go_from_1_to_32():

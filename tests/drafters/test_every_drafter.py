@@ -123,6 +123,16 @@ def test_it_never_changes_the_law_of_what_is_written(make, rule, size):
     assert total_variation(written, expected) < 1e-12
 
 
+def test_a_model_that_a_long_context_has_made_dear_gives_way_to_a_middling_copy():
+    costs = replace(COSTS, context=50, propose_more=Curve(((1, 0.05),)))
+    drafter = Mixed(SuffixDrafter(), DraftModel(world("table").draft, "draft"), costs)
+    session, proposal = drafter.open(), Proposal((1, 2))
+    for _ in range(10):
+        session._copies.learn(proposal, [1, 3])
+        session._drafts.learn(proposal, [1, 2, 3])
+    assert [session._prefers(proposal, 4, context) for context in (50, 4000)] == [False, True]
+
+
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("kind", ["table", "llama"])
 def test_no_policy_changes_what_is_written(make, kind, policy):

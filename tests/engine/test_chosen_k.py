@@ -37,13 +37,15 @@ def test_costs_are_measured_once_and_kept_for_models_that_have_a_name(
     model.save_pretrained(tmp_path / "toy")
     tokenizer.save_pretrained(tmp_path / "toy")
     monkeypatch.setattr("draftwise.engine.calibration.too_noisy", lambda samples: None)
+    monkeypatch.setattr("draftwise.engine.calibration._FAR", 200)  # the toy's context ends at 512
     with draftwise.load(str(tmp_path / "toy"), "suffix", dtype="float32") as engine:
         costs = engine.costs
+    assert [n for n, _ in costs.read_more.measured] == [1, 9]
     [kept] = (tmp_path / "cache" / "costs").glob("*.json")
     monkeypatch.setattr("draftwise.engine.calibration._measure", None)  # not again
     with draftwise.load(str(tmp_path / "toy"), "suffix", dtype="float32") as engine:
         assert engine.costs == costs
-    kept.write_text("[[[1, 2.0]], 5]")
+    kept.write_text('{"read": [[1, 2.0]], "propose": 5}')
     with (
         draftwise.load(str(tmp_path / "toy"), "suffix", dtype="float32") as engine,
         pytest.raises(TypeError),

@@ -8,7 +8,7 @@ fitted. Beyond the longest length, the line of the last two goes on.
 
 from bisect import bisect_left
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
 
@@ -37,10 +37,17 @@ class Curve:
         (a, ms_a), (b, ms_b) = self.measured[after - 1], self.measured[after]
         return max(ms_a + (ms_b - ms_a) * (n - a) / (b - a), 0.0)
 
+    def plus(self, other: "Curve", times: float) -> "Curve":
+        """This and so many times the other: a negative number of times takes away, down to nothing."""
+        return Curve(tuple((n, max(ms + times * other(n), 0.0)) for n, ms in self.measured))
+
     @staticmethod
     def of(samples: Mapping[int, tuple[float, ...]]) -> "Curve":
         """The medians of repeated timings."""
         return Curve(tuple((n, median(samples[n])) for n in sorted(samples)))
+
+
+_NOTHING = Curve(((1, 0.0),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +56,9 @@ class Costs:
 
     read: a target pass over n tokens. propose: n drafted tokens, whatever makes them. plain_host: a plain
     round outside of its pass; host: a speculative one outside of its passes and of proposing. change: what
-    a target pass takes longer behind one of another length, where runners prepare for lengths.
+    a target pass takes longer behind one of another length, where runners prepare for lengths. context:
+    tokens that both were measured behind; read_more, propose_more: what they take longer for each token
+    more of it.
     """
 
     read: Curve
@@ -57,6 +66,19 @@ class Costs:
     host: float = 0.0
     plain_host: float = 0.0
     change: float = 0.0
+    context: int = 0
+    read_more: Curve = _NOTHING
+    propose_more: Curve = _NOTHING
+
+    def behind(self, context: int) -> "Costs":
+        """What all this costs behind so many tokens."""
+        more = context - self.context
+        return replace(
+            self,
+            read=self.read.plus(self.read_more, more),
+            propose=self.propose.plus(self.propose_more, more),
+            context=context,
+        )
 
     def read_behind(self, last: int, n: int) -> float:
         """A target pass over n tokens behind one over `last`."""

@@ -70,6 +70,32 @@ def time_change(
     return max(median(longer[len(lengths) :]), 0.0)  # the first of each was a warm-up
 
 
+def time_contexts(
+    runner: Runner,
+    ids: Sequence[int],
+    contexts: tuple[int, int],
+    lengths: Sequence[int],
+    *,
+    repeats: int = REPEATS,
+    clock: Clock | None = None,
+) -> dict[tuple[int, int], tuple[float, ...]]:
+    """Milliseconds of a pass over n new tokens behind one context and behind another: (context, n).
+
+    All in turns, each behind one of its own kind: so a context's price is no matter of minutes.
+    """
+    text = _text(ids, max(contexts) + max(lengths), runner.info.context_length)
+    with Row(runner) as one, Row(runner) as other:
+        for row, context in zip((one, other), contexts, strict=True):
+            row.prefill(text[:context])
+        work = {
+            (context, n): partial(row.logits, text[: context + n], n)
+            for n in lengths
+            for row, context in zip((one, other), contexts, strict=True)
+        }
+        clock = clock or SystemClock()
+        return time_in_turns(work, repeats, clock, runner.synchronize, settled=True)
+
+
 def time_proposals(
     drafter: Drafter,
     ids: Sequence[int],

@@ -124,7 +124,7 @@ class Engine(Closing):
             chosen,
             usual_k=self.drafter.usual_k,
             adapts=self.drafter.adapts,
-            lookahead=lambda: CostRule(self.costs),
+            lookahead=lambda prompt: CostRule(self.costs, prompt=prompt),
             processors=processors,
             keep_evidence=baseline,
         )

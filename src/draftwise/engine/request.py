@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from draftwise.core.errors import OptionError, PromptError
 from draftwise.core.lookahead import LONGEST, Lookahead
@@ -36,14 +37,15 @@ class RequestMaker:
         *,
         usual_k: int,
         adapts: bool,
-        lookahead: Callable[[], Lookahead],
+        lookahead: Callable[[int], Lookahead],
         processors: Sequence[Processor] = (),
         keep_evidence: bool = False,
     ) -> Request:
         """Settle a request. Raises PromptError or OptionError.
 
-        usual_k, adapts: of the drafter. lookahead: chooses k where the options say auto, or nothing and
-        the drafter adapts and the rule is match: by another, a seed repeats a text at a fixed k alone.
+        usual_k, adapts: of the drafter. lookahead: makes, for a prompt of so many tokens, what chooses k
+        where the options say auto, or where they say nothing, the drafter adapts and the rule is match:
+        by another, a seed repeats a text at a fixed k alone.
         keep_evidence: for a proof.
         """
         tokenizer, k = self._target.tokenizer, options.k
@@ -57,8 +59,9 @@ class RequestMaker:
             if not 0 <= i < self._vocab_size:
                 raise OptionError(f"stop_ids has {i}: ids go from 0 to {self._vocab_size - 1}")
         banned = tuple(ids for word in options.banned_words for ids in self._spellings(word))
+        prompt_ids = tuple(self._ids(prompt, options.raw))
         return Request(
-            prompt=tuple(self._ids(prompt, options.raw)),
+            prompt=prompt_ids,
             sampler=Sampler(
                 replace(options.sampling, banned_words=banned),
                 vocab_size=self._vocab_size,
@@ -77,7 +80,7 @@ class RequestMaker:
             goes_on=options.raw,
             seed=fresh_seed() if options.seed is None else options.seed,
             k=LONGEST if isinstance(k, str) else k,
-            lookahead=lookahead if isinstance(k, str) else None,
+            lookahead=partial(lookahead, len(prompt_ids)) if isinstance(k, str) else None,
             rule=options.rule,
             context_length=self._context_length,
             num_leading=NUM_LEADING if keep_evidence else 0,

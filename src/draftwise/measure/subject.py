@@ -104,7 +104,7 @@ class Subject(Closing):
             options,
             usual_k=0 if drafter == PLAIN else self.drafters[drafter].usual_k,
             adapts=False,
-            lookahead=lambda: CostRule(self.costs(drafter)),
+            lookahead=lambda prompt: CostRule(self.costs(drafter), prompt=prompt),
             keep_evidence=True,
         )
 

@@ -81,19 +81,21 @@ def time_contexts(
 ) -> dict[tuple[int, int], tuple[float, ...]]:
     """Milliseconds of a pass over n new tokens behind one context and behind another: (context, n).
 
-    All in turns, each behind one of its own kind: so a context's price is no matter of minutes.
+    The contexts take turns, so that their difference is no matter of minutes; each pass follows one of its
+    own kind.
     """
     text = _text(ids, max(contexts) + max(lengths), runner.info.context_length)
     with Row(runner) as one, Row(runner) as other:
         for row, context in zip((one, other), contexts, strict=True):
             row.prefill(text[:context])
-        work = {
-            (context, n): partial(row.logits, text[: context + n], n)
-            for n in lengths
-            for row, context in zip((one, other), contexts, strict=True)
-        }
-        clock = clock or SystemClock()
-        return time_in_turns(work, repeats, clock, runner.synchronize, settled=True)
+        clock, samples = clock or SystemClock(), dict[tuple[int, int], tuple[float, ...]]()
+        for n in lengths:
+            work = {
+                (context, n): partial(row.logits, text[: context + n], n)
+                for row, context in zip((one, other), contexts, strict=True)
+            }
+            samples |= time_in_turns(work, repeats, clock, runner.synchronize, settled=True)
+        return samples
 
 
 def time_proposals(

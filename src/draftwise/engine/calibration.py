@@ -33,10 +33,13 @@ from draftwise.models.progress import progress_bar
 from draftwise.models.runner import Runner
 from draftwise.models.store import cache_folder, keep, kept
 
-_CONTEXT, _FAR = 64, 576
+_CONTEXT, _FAR = 64, 832
 _READS, _PROPOSALS = (1, 2, 3, 5, 9, 13, 17), (1, 4)
-_WIDE, _REPEATS, _SPARE = 9, 3, 12
+_REPEATS, _SPARE = 3, 12
 """Timings of each; and tokens that proposals need beyond the context."""
+
+_WIDE, _TURNS = 9, 7
+"""What is checked behind both contexts beside a single token, and how often: the difference is small."""
 
 _CURVES = "read", "propose", "read_more", "propose_more"
 
@@ -106,8 +109,8 @@ def _more(
     runner: Runner, ids: list[int], near: int, lengths: tuple[int, ...]
 ) -> tuple[Curve, bool]:
     """What passes take longer for each token more of context; and whether the machine was too busy."""
-    contexts = near, _FAR
-    samples = time_contexts(runner, ids, contexts, lengths, repeats=_REPEATS, clock=SystemClock())
+    contexts = _FAR, near
+    samples = time_contexts(runner, ids, contexts, lengths, repeats=_TURNS, clock=SystemClock())
     longer = {n: median(map(sub, samples[_FAR, n], samples[near, n])) for n in lengths}
     curve = Curve(tuple((n, max(ms, 0.0) / (_FAR - near)) for n, ms in longer.items()))
     return curve, bool(too_noisy(samples))

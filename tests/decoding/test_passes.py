@@ -48,10 +48,11 @@ class Watched:
         return self._runner.read(reads, hidden_layers)
 
 
-def propose(drafter, ids=TEXT, context=20, lengths=(1, 3), **kwargs):
+def propose(drafter, ids=TEXT, context=20, lengths=(1, 3), target=None, **kwargs):
     return time_proposals(
-        drafter, ids, context, lengths, sampling=SAMPLING, randomness=KeyedNoise(0), **kwargs
-    )
+        target or EagerRunner(toy()), drafter, ids, context, lengths,
+        sampling=SAMPLING, randomness=KeyedNoise(0), **kwargs,
+    )  # fmt: skip
 
 
 def test_a_pass_over_n_tokens_reads_n_behind_the_context_and_answers_at_each():
@@ -129,6 +130,15 @@ def test_a_drafter_that_proposes_less_is_billed_for_the_call_under_what_was_aske
     )
     samples = propose(drafter, lengths=(8,), repeats=4, clock=clock)
     assert samples == {8: pytest.approx((4.0, 2.0, 0.0, 0.0))}
+
+
+def test_each_proposal_comes_behind_a_target_pass_that_it_is_not_billed_for():
+    target = Watched()
+    samples = propose(PromptLookup(), target=target, repeats=3, clock=target.clock)
+    assert samples == {1: (0.0,) * 3, 3: (0.0,) * 3}
+    prefill, *passes = target.reads
+    assert prefill == (0, tuple(TEXT[:20]), 0)
+    assert passes == [(20, tuple(TEXT[20:22]), 2)] * 4 * 2
 
 
 def test_lookup_costs_its_own_time_and_no_pass():

@@ -46,10 +46,12 @@ def time_in_turns(
     synchronize: Callable[[], None],
     progress: Progress = unheard,
     settled: bool = False,
+    before: Callable[[], object] = int,
 ) -> dict[Key, tuple[float, ...]]:
     """Milliseconds of each piece of work, one sample a repetition.
 
     settled: do it once unheeded before every sample, where the first time behind other work is dearer.
+    before: what is done unheeded before every sample, as it comes before in use.
     """
     if repeats < 1:
         raise ValueError(f"timing takes at least one repetition, not {repeats}")
@@ -57,6 +59,7 @@ def time_in_turns(
     done, total = 0, (repeats + 1) * len(work)
     for repeat in range(repeats + 1):
         for key in _order(list(work), repeat):
+            before()
             if settled:
                 work[key]()
             milliseconds = time_once(work[key], clock, synchronize)

@@ -99,6 +99,7 @@ def time_contexts(
 
 
 def time_proposals(
+    target: Runner,
     drafter: Drafter,
     ids: Sequence[int],
     context: int,
@@ -115,23 +116,32 @@ def time_proposals(
 
     Confidences are computed, as a lookahead needs them. Each call goes on from one token further in the
     text, from `context` on, as a round does whose predecessor was refused: what the session drafted
-    before is cropped, and what is new is read.
+    before is cropped, and what is new is read. And each comes behind a target pass, whose weights have
+    swept the draft's, and what the host needs, out of the processor's caches.
     context_length: what the shorter one of target and draft can hold, None without limit.
     """
     calls = (repeats + 1) * len(lengths)
     text = _text(ids, context + calls + max(lengths), context_length)
-    session = drafter.open()
-    try:
-        session.prefill(text[:context])
-        positions = count(context + 1)
+    positions = count(context + 1)
+    with Row(target) as row:
+        row.prefill(text[:context])
+        session = drafter.open()
 
         def propose(n: int) -> None:
             session.propose(text[: next(positions)], n, sampling, randomness, lambda _: True)
 
+        def synchronize() -> None:
+            target.synchronize()
+            session.synchronize()
+
         work = {n: partial(propose, n) for n in lengths}
-        return time_in_turns(work, repeats, clock or SystemClock(), session.synchronize, progress)
-    finally:
-        session.close()
+        verify = partial(row.logits, text[: context + 2], 2)
+        clock = clock or SystemClock()
+        try:
+            session.prefill(text[:context])
+            return time_in_turns(work, repeats, clock, synchronize, progress, before=verify)
+        finally:
+            session.close()
 
 
 def _text(ids: Sequence[int], length: int, context_length: int | None) -> list[int]:

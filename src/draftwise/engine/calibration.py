@@ -82,6 +82,7 @@ def _measure(target: LoadedModel, runner: Runner, drafter: Drafter) -> tuple[Cos
     ends = lengths[0], lengths[len(lengths) // 2]
     change = time_change(runner, ids, context, ends, repeats=_REPEATS, clock=clock)
     proposals = time_proposals(
+        runner,
         drafter,
         ids,
         context,

@@ -138,6 +138,7 @@ class Bench:
         context, subject = self._context(), self.subject
         request = subject.request(self.plan.prompts[0])
         samples = time_proposals(
+            subject.runner,
             subject.drafters[name],
             self._text(),
             context,

@@ -193,5 +193,5 @@ def test_the_context_grows_with_the_text():
     before = rule._costs.plain_ms
     for _ in range(20):
         rule.learn(Proposal(), [1] * 10)
-    assert rule._costs.context >= 10 + 128
+    assert rule._costs.context == 10 + 200
     assert rule._costs.plain_ms == pytest.approx(before + 0.02 * (rule._costs.context - 10))

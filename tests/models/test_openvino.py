@@ -1,8 +1,10 @@
 """A converted model reads as the model itself does, from whatever its rows have been through."""
 
+import itertools
 import random
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from transformers import PreTrainedModel
 pytest.importorskip("openvino")
 
 from draftwise.decoding.passes import time_reads
-from draftwise.models import openvino
+from draftwise.models import openvino, openvino_row
 from draftwise.models.converting import Description, content_key, convert, is_converted
 from draftwise.models.openvino import OpenVinoRunner, has_gpu
 from draftwise.models.row import Row
@@ -180,6 +182,32 @@ def test_a_row_that_was_read_before_another_was_broken_off_is_as_it_was(made: Ma
                 rows.runner.read([Read(two, tokens, 1), Read(one, [5], 1)])
         rows.check()
         rows.read({two: text(4, seed=3)})
+
+
+@pytest.mark.parametrize("name", ["arange", "concatenate", "where", "zeros"])
+def test_an_interrupt_anywhere_beside_a_pass_leaves_the_row_as_it_was(
+    made: Made, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Each call of numpy stands for a place where Ctrl-C may arrive; some rows begin anew."""
+    numpy = openvino_row.np if name in ("arange", "concatenate") else openvino.np
+    rows = Mirror(*made("llama")[:1], near=2e-3, runner=made("llama")[1])
+    one, method = rows.add(text(20)), getattr(numpy, name)
+    for on, count in itertools.product(range(1, 4), (2, 60, 300)):
+        calls = itertools.count(1)
+
+        def interrupted(*args, on=on, calls=calls, **kwargs):
+            if next(calls) == on:
+                raise KeyboardInterrupt
+            return method(*args, **kwargs)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(numpy, name, interrupted)
+            with suppress(KeyboardInterrupt):
+                rows.runner.read([Read(one, text(count, seed=on), 1)])
+                rows.runner.crop(one, 20)
+        rows.check()
+        rows.crop(one, 3)
+        rows.read({one: text(17, seed=count + on)})
 
 
 def test_what_is_read_again_after_a_loss_is_read_in_passes_too(

@@ -192,14 +192,12 @@ class CostRule:
     decides whether to draft at all; after some plain rounds a token is tried all the same, the more rarely
     the more often it failed.
 
-    prompt: tokens before the text, None if they are those that the costs were measured behind. A long
+    prompt: how many tokens stand before the text; None: as many as the costs were measured behind. A long
     context makes a token that is read, and one that is drafted, dearer beside a pass.
     """
 
     _FADES, _CAUTION = 0.95, 1.15
     _FIRST_PAUSE, _LONGEST_PAUSE = 4, 64
-    _STRETCH = 128
-    """Tokens after which costs are looked up for the context that has grown."""
 
     def __init__(self, costs: Costs, longest: int = LONGEST, prompt: int | None = None) -> None:
         self._longest, self._length = longest, costs.context if prompt is None else prompt
@@ -251,8 +249,7 @@ class CostRule:
         self._ms += self._costs.round_ms(drafted, proposal.passes) + change
         self._last, self._kept, self._tries = drafted + 1, 0, False
         self._length += len(emitted)
-        if self._length >= self._costs.context + self._STRETCH:
-            self._costs = self._measured.behind(self._length)
+        self._costs = self._measured.behind(self._length)
 
     def _read(self, n: int) -> float:
         return self._costs.read_behind(self._last, n)

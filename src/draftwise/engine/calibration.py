@@ -1,4 +1,4 @@
-"""What passes cost on this machine: measured once in a few seconds, kept in the user's cache.
+"""What passes cost on this machine: measured once in a quarter of a minute, kept in the user's cache.
 
 For `-k auto` and for mixed drafters, behind a short context, and how much dearer a long one makes each
 token. A measurement is kept under everything that it depends on: models, dtypes,
@@ -102,7 +102,7 @@ def _measure(target: LoadedModel, runner: Runner, drafter: Drafter) -> tuple[Cos
     costs, noisy = replace(costs, read_more=read_more), noisy or busy
     if (model := _model(drafter)) is not None and (written := _written(model, ids)):
         propose_more, busy = _more(model.runner, written, context, (1,))
-        costs, noisy = replace(costs, propose_more=propose_more), noisy or busy
+        costs, noisy = replace(costs, propose_more=propose_more), noisy or (dear and busy)
     return costs, noisy
 
 

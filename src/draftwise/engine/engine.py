@@ -80,7 +80,7 @@ class Engine(Closing):
 
     @property
     def costs(self) -> Costs:
-        """What passes cost here; measured when it is first asked for, which takes a few seconds."""
+        """What passes cost here; measured when it is first asked for, for a quarter of a minute."""
         if self._costs is not None:
             return self._costs
         with nullcontext() if self._turn.held_here else self._turn.taken():

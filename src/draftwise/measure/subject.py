@@ -83,7 +83,7 @@ class Subject(Closing):
         return not isinstance(self.drafters[drafter], Mixed)
 
     def costs(self, drafter: str) -> Costs:
-        """What passes cost: as told by whoever measured, or measured in a few seconds."""
+        """What passes cost: as told by whoever measured, or measured in a quarter of a minute."""
         if drafter not in self.known_costs:
             chosen = self.drafters[drafter]
             mixed = chosen.costs if isinstance(chosen, Mixed) else None

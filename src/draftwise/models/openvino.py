@@ -193,7 +193,8 @@ class OpenVinoRunner:
 
     def _recover(self, row: StateRow) -> None:
         """After a pass that was broken off: keep the state if all its layers agree, else lose it."""
-        lost = row.lose(self._compiled.create_infer_request())
+        lost = row.lose()
+        row.begin(self._compiled.create_infer_request())
         with suppress(RuntimeError):  # it still runs
             lengths = {state.state.shape[2] for state in lost[0].query_state()}
             if len(lengths) == 1:
@@ -202,8 +203,8 @@ class OpenVinoRunner:
     def _tidy(self, row: StateRow, count: int) -> None:
         """Before so many tokens are read: begin anew where that is faster, or get rid of waste."""
         held = len(row.slots)
-        anew = not held or held * self._token_price <= count * (held + count / 2)
-        if row.waste + held and anew and held + count <= self._info.longest_read:
+        fast = min(count, self._info.longest_read - held)  # of them, if it began anew
+        if (row.waste and not held) or 0 < held * self._token_price <= fast * (held + fast / 2):
             row.empty()
         elif row.waste > max(_MOST_WASTE, held // 4):
             self._take_over(row)

@@ -1,7 +1,7 @@
 """A row of the OpenVINO runner: a request, and which token each slot of its state stands for.
 
-The state holds the first of the row's tokens, all of them between reads, and waste among them. Where it was
-lost, or where to begin anew is faster, it holds none, and the next read feeds them again.
+The state holds the first of the row's tokens, all of them after a read, and waste among them. Where it was
+lost, or where to begin anew is faster, it holds fewer or none, and the next read feeds the rest again.
 """
 
 import numpy as np
@@ -34,10 +34,10 @@ class StateRow:
 
     def crop(self, length: int) -> None:
         """Keep the first tokens, and no slots beyond them. Nothing moves."""
+        del self.tokens[length:]
         if length < len(self.slots):
             self._positions[self.slots[length:]] = _NOWHERE
             del self.slots[length:]
-        del self.tokens[length:]
 
     def positions(self, width: int) -> np.ndarray:
         """Of all slots, were so many tokens read behind those in the state; the last are the new ones'."""
@@ -50,11 +50,10 @@ class StateRow:
     def take(self, count: int, used: int) -> None:
         """The state has so many slots now; the first of the new ones stand for `count` tokens more."""
         first, length = self._used, len(self.slots)
-        # In this order: what an interrupt leaves undone is waste, or a slot too many, which is cropped.
         self._positions[first:used] = _NOWHERE
-        self._used = used
-        self.slots += range(first, first + count)
         self._positions[first : first + count] = np.arange(length, length + count)
+        slots = [*self.slots, *range(first, first + count)]
+        self.slots, self._used = slots, used  # at once: an interrupt comes before, or behind
 
     def empty(self) -> None:
         """Forget what the state holds: all tokens are read again."""
@@ -62,10 +61,10 @@ class StateRow:
         self.request.reset_state()
         self._used = 0
 
-    def lose(self, request: ov.InferRequest) -> State:
-        """Go on with a fresh request, which holds nothing; returns what there was."""
+    def lose(self) -> State:
+        """Hold nothing and trust nothing until there is a fresh request; returns what there was."""
         lost = self.request, self.slots, self._used
-        self.request, self.slots, self._used = request, [], 0
+        self.slots, self._used = [], max(self._used, 1)  # waste, to be emptied
         return lost
 
     def regain(self, lost: State, used: int) -> None:
@@ -76,6 +75,10 @@ class StateRow:
 
     def restart(self, request: ov.InferRequest) -> None:
         """Go on with a request whose state holds what this one's did, in order and without waste."""
-        self.request, self._used = request, len(self.slots)
-        self.slots = list(range(self._used))
-        self._positions[: self._used] = self.slots
+        used = len(self.slots)
+        slots, positions = list(range(used)), np.arange(used + _ROOM)
+        self.request, self.slots, self._used, self._positions = request, slots, used, positions
+
+    def begin(self, request: ov.InferRequest) -> None:
+        """Go on with a fresh request, whose state holds nothing."""
+        self.request, self.slots, self._used = request, [], 0

@@ -226,6 +226,10 @@ def test_what_is_read_again_after_a_loss_is_read_in_passes_too(
     del widths[:]
     rows.runner.read([Read(one, [7], 1)])
     assert widths == [30, 16, 16, 14]
+    rows.runner.crop(one, 2)
+    del widths[:]
+    rows.runner.read([Read(one, text(40, seed=3), 1)])
+    assert widths == [30, 12], "what it holds of it is read again with as much as a pass may take"
 
 
 def test_a_long_pass_is_interrupted_on_the_way_and_leaves_the_row_as_it_was(

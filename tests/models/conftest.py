@@ -5,8 +5,13 @@ import socket
 from pathlib import Path
 
 import pytest
+import torch
+from transformers import PreTrainedModel
 
 from draftwise.models.builtin import builtin_folder
+from draftwise.models.runner import Runner
+from draftwise.testing.toys import toy
+from tests.models.rig import Made
 from tests.models.toy_folders import toy_llama, toy_tokenizer
 
 
@@ -46,3 +51,26 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PIP_FIND_LINKS", str(index))
     monkeypatch.setenv("DRAFTWISE_CACHE", str(tmp_path / "cache"))
     return index
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """Toys of a kind and their runners, each converted for OpenVINO once."""
+    pytest.importorskip("openvino")
+    from draftwise.models.converting import convert
+    from draftwise.models.openvino import OpenVinoRunner
+
+    folders: dict[object, tuple[PreTrainedModel, Path]] = {}
+
+    def make(kind: str, hidden: tuple[int, ...] = (), **options) -> tuple[PreTrainedModel, Runner]:
+        if (key := (kind, hidden, str(options))) not in folders:
+            model, folder = (
+                toy(kind, **{"dtype": torch.float32} | options),
+                tmp_path_factory.mktemp(kind),
+            )
+            convert(model, folder, str(model.dtype).removeprefix("torch."), 512, hidden)
+            folders[key] = model, folder
+        model, folder = folders[key]
+        return model, OpenVinoRunner(folder, threads=1)
+
+    return make

@@ -18,6 +18,9 @@ from draftwise.models.eager import EagerRunner
 from draftwise.models.runner import Read, Runner
 from draftwise.testing.toys import VOCAB_SIZE
 
+Made = Callable[..., tuple[PreTrainedModel, Runner]]
+"""Makes toys of a kind, and runners of another sort for them: the fixture `made`."""
+
 NEAR = {torch.float64: 1e-5, torch.float32: 1e-4, torch.bfloat16: 0.2}
 
 

@@ -1,49 +1,25 @@
 """A converted model reads as the model itself does, from whatever its rows have been through."""
 
-import itertools
 import random
 from collections import Counter
-from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
-from transformers import PreTrainedModel
 
 pytest.importorskip("openvino")
 
 from draftwise.decoding.passes import time_reads
-from draftwise.models import openvino, openvino_row
+from draftwise.models import openvino
 from draftwise.models.converting import Description, content_key, convert, is_converted
 from draftwise.models.openvino import OpenVinoRunner, has_gpu
 from draftwise.models.row import Row
-from draftwise.models.runner import Read, Runner
+from draftwise.models.runner import Read
 from draftwise.testing.toys import CONFIGS, toy
-from tests.models.rig import Mirror, alone, assert_near, one_thread, read, text  # noqa: F401
+from tests.models.rig import Made, Mirror, alone, assert_near, one_thread, read, text  # noqa: F401
 
 KINDS = sorted(CONFIGS)
-Made = Callable[..., tuple[PreTrainedModel, Runner]]
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """Toys of a kind and their runners, each converted once."""
-    folders: dict[object, tuple[PreTrainedModel, Path]] = {}
-
-    def make(kind: str, hidden: tuple[int, ...] = (), **options) -> tuple[PreTrainedModel, Runner]:
-        if (key := (kind, hidden, str(options))) not in folders:
-            model, folder = (
-                toy(kind, **{"dtype": torch.float32} | options),
-                tmp_path_factory.mktemp(kind),
-            )
-            convert(model, folder, str(model.dtype).removeprefix("torch."), 512, hidden)
-            folders[key] = model, folder
-        model, folder = folders[key]
-        return model, OpenVinoRunner(folder, threads=1)
-
-    return make
 
 
 @pytest.fixture
@@ -144,72 +120,6 @@ def test_a_length_that_is_timed_is_read_as_wide_as_it_is(made: Made, widths: lis
     assert Counter(widths) == {8: 1} | dict.fromkeys((1, 2, 3, 4), 8)
 
 
-@pytest.mark.parametrize("error", (RuntimeError, KeyboardInterrupt))
-@pytest.mark.parametrize("late", (False, True))
-def test_a_read_broken_off_before_or_behind_the_pass_leaves_the_row_as_it_was(
-    made: Made, monkeypatch: pytest.MonkeyPatch, error: type[BaseException], late: bool
-) -> None:
-    rows = Mirror(*made("llama")[:1], near=2e-3, runner=made("llama")[1])
-    one, two, empty = rows.add(text(20)), rows.add(text(7, seed=1)), rows.add()
-    infer = openvino.ov.InferRequest.infer
-
-    def broken(*args, **kwargs):
-        if late:
-            infer(*args, **kwargs)
-        raise error("broken off")
-
-    for reads in ([Read(two, [3, 4], 1), Read(one, [5], 1)], [Read(empty, [6] * 9, 1)]):
-        with monkeypatch.context() as patch:
-            patch.setattr(openvino.ov.InferRequest, "infer", broken)
-            with pytest.raises(error):
-                rows.runner.read(reads)
-        rows.check()
-
-
-def test_a_row_that_was_read_before_another_was_broken_off_is_as_it_was(made: Made) -> None:
-    """Also where it began anew: what its state took stands for no token."""
-    rows = Mirror(*made("llama")[:1], near=2e-3, runner=made("llama")[1])
-    one, two, infer = rows.add(text(20)), rows.add(text(3, seed=1)), openvino.ov.InferRequest.infer
-    for tokens in ([5], text(60, seed=2)):
-        passes = iter([infer])
-
-        def second_broken(*args, passes=passes, **kwargs):
-            return next(passes)(*args, **kwargs)
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(openvino.ov.InferRequest, "infer", second_broken)
-            with pytest.raises(StopIteration):
-                rows.runner.read([Read(two, tokens, 1), Read(one, [5], 1)])
-        rows.check()
-        rows.read({two: text(4, seed=3)})
-
-
-@pytest.mark.parametrize("name", ["arange", "concatenate", "where", "zeros"])
-def test_an_interrupt_anywhere_beside_a_pass_leaves_the_row_as_it_was(
-    made: Made, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    """Each call of numpy stands for a place where Ctrl-C may arrive; some rows begin anew."""
-    numpy = openvino_row.np if name in ("arange", "concatenate") else openvino.np
-    rows = Mirror(*made("llama")[:1], near=2e-3, runner=made("llama")[1])
-    one, method = rows.add(text(20)), getattr(numpy, name)
-    for on, count in itertools.product(range(1, 4), (2, 60, 300)):
-        calls = itertools.count(1)
-
-        def interrupted(*args, on=on, calls=calls, **kwargs):
-            if next(calls) == on:
-                raise KeyboardInterrupt
-            return method(*args, **kwargs)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(numpy, name, interrupted)
-            with suppress(KeyboardInterrupt):
-                rows.runner.read([Read(one, text(count, seed=on), 1)])
-                rows.runner.crop(one, 20)
-        rows.check()
-        rows.crop(one, 3)
-        rows.read({one: text(17, seed=count + on)})
-
-
 def test_what_is_read_again_after_a_loss_is_read_in_passes_too(
     made: Made, widths: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -230,45 +140,6 @@ def test_what_is_read_again_after_a_loss_is_read_in_passes_too(
     del widths[:]
     rows.runner.read([Read(one, text(40, seed=3), 1)])
     assert widths == [30, 12], "what it holds of it is read again with as much as a pass may take"
-
-
-def test_a_long_pass_is_interrupted_on_the_way_and_leaves_the_row_as_it_was(
-    made: Made, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The layers that were done have more slots than the others: all is read again."""
-    rows = Mirror(*made("llama")[:1], near=2e-3, runner=made("llama")[1])
-    one = rows.add(text(20))
-    monkeypatch.setattr(openvino, "_INTERRUPTIBLE", 100)
-
-    def interrupted(request, ms):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(openvino.ov.InferRequest, "wait_for", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            rows.runner.read([Read(one, text(400, seed=1), 1)])
-    rows.check()
-    rows.read({one: text(200, seed=2)})
-    rows.check()
-
-
-def test_a_take_over_broken_off_leaves_the_row_as_it_was(
-    made: Made, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(openvino, "_MOST_WASTE", 2)
-    model, runner = made("llama")
-    rows = Mirror(model, 2e-3, runner)
-    one = rows.add(text(20))
-    rows.crop(one, 10)
-
-    def broken(tensor):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(openvino.np, "ascontiguousarray", broken)
-    with pytest.raises(KeyboardInterrupt):
-        runner.read([Read(one, [3], 1)])
-    monkeypatch.undo()
-    rows.check()
 
 
 def test_only_the_logits_that_are_wanted_come_back(made: Made) -> None:

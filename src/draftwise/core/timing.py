@@ -46,7 +46,7 @@ def time_in_turns(
     synchronize: Callable[[], None],
     progress: Progress = unheard,
     settled: bool = False,
-    before: Callable[[], object] = int,
+    before: Callable[[], object] | None = None,
 ) -> dict[Key, tuple[float, ...]]:
     """Milliseconds of each piece of work, one sample a repetition.
 
@@ -59,7 +59,8 @@ def time_in_turns(
     done, total = 0, (repeats + 1) * len(work)
     for repeat in range(repeats + 1):
         for key in _order(list(work), repeat):
-            before()
+            if before is not None:
+                before()
             if settled:
                 work[key]()
             milliseconds = time_once(work[key], clock, synchronize)

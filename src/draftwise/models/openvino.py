@@ -27,15 +27,14 @@ from draftwise.models.runner import Read, Reading, RunnerInfo
 _SEEN, _UNSEEN = np.float32(0), np.finfo(np.float32).min
 
 _MOST_WASTE = 128
-"""Slots that may be waste, or a quarter of the row if that is more. Every pass reads the waste (some
-.02 ms a slot of a 1.5B model on two cores), and a row is taken over in about 80 ms: sixty rounds of
-two rejected tokens pay for that."""
+"""Slots that may be waste, or a quarter of the row if that is more. Every token of a pass looks at the
+waste (some .002 ms a slot of a 1.5B model on two cores), and a row is taken over in 15 to 60 ms: sixty
+rounds that check four tokens pay for that."""
 
 _FILLING = 1e9
 """Bytes of weights, over those of the model: how many passes in turn may be one token wider than asked.
 A new width prepares every layer anew, .15 to .2 ms a layer. A token more takes .4 ms in a draft model of
 135 million weights, which goes back and forth between one token and two, and 3 in a target of 1.5 billion."""
-
 
 _SLOW_ATTENTION = 100
 """What a token costs, in weights to multiply by, over what it costs to look at a slot, in numbers of the
